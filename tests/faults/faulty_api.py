@@ -13,11 +13,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager
 from typing import Any, NoReturn, TypeVar
 
-from fray.kube.api import Manifest, Page, Propagation, WatchEvent
-from fray.kube.client import REQUEST_SECONDS, WATCH_SECONDS, WATCH_SILENCE_SECONDS
+from fray.kube.api import KubeApi, Manifest, Page, WatchEvent
+from fray.kube.client import REQUEST_SECONDS, WATCH_SILENCE_SECONDS
 from fray.kube.errors import ApiError, UnreachableError, build_api_error
+from fray.kube.request import WATCH_SECONDS, Request
 from fray.kube.resources import Resource
-from fray.testing.memory import Call, MemoryServer, Selection, Watch
+from fray.testing.memory import Call, MemoryServer, Watch
 from tests.faults.chaos import Chaos, Harm, WatchHarm
 
 __all__ = ["FaultyApi"]
@@ -36,7 +37,7 @@ CARRIED_OUT = (None, Harm.LIE, Harm.CUT_AFTER, Harm.HANG_AFTER, Harm.LATE, Harm.
 BOOKMARK_SECONDS = 60.0
 
 
-class FaultyApi:
+class FaultyApi(KubeApi):
     """The API of one process; `on_kill` ends that.
 
     `on_send` is told of every request that leaves it, `on_unchanged` of writes that changed nothing; within
@@ -57,83 +58,31 @@ class FaultyApi:
         self._on_send, self._on_unchanged, self._on_late = on_send, on_unchanged, on_late
         self.dead = False
 
-    async def get(self, resource: Resource, name: str, *, namespace: str | None = None) -> Manifest:
-        act = functools.partial(self._server.get, resource, name, namespace)
-        return await self._call(Call("GET", resource, name), act)
+    async def ask(self, request: Request) -> Manifest:
+        return await self._call(Call.of(request), lambda: self._server.answer(request))
 
-    async def list_pages(
-        self,
-        resource: Resource,
-        *,
-        namespace: str | None = None,
-        labels: str = "",
-        fields: str = "",
-        limit: int = 500,
-        metadata_only: bool = False,
-    ) -> AsyncIterator[Page]:
-        del metadata_only  # more than that does no harm
-        act = functools.partial(self._server.select, resource, namespace, labels, fields)
-        items, version = await self._call(Call("LIST", resource, ""), act)
+    async def read_list(self, request: Request) -> AsyncIterator[Page]:
+        call, limit = Call.of(request), int(str(request.query["limit"]))
+        items, version = await self._call(call, lambda: self._server.select(request))
         # All pages are of the version of the first.
         yield Page(items[:limit], version)
         for start in range(limit, len(items), limit):
             page = functools.partial(Page, items[start : start + limit], version)
-            yield await self._call(Call("LIST", resource, ""), page)
+            yield await self._call(call, page)
 
-    async def watch(
-        self,
-        resource: Resource,
-        *,
-        resource_version: str,
-        namespace: str | None = None,
-        labels: str = "",
-        metadata_only: bool = False,
-    ) -> AsyncIterator[WatchEvent]:
-        del metadata_only
-        act = functools.partial(
-            self._server.open_watch, Selection(resource, namespace, labels), resource_version
-        )
-        watch = await self._call(Call("WATCH", resource, ""), act)
+    async def follow(self, request: Request) -> AsyncIterator[WatchEvent]:
+        watch = await self._call(Call.of(request), lambda: self._server.open_watch(request))
         try:
-            async for event in self._follow(resource, watch):
+            async for event in self._follow_watch(request.resource, watch):
                 self._check()
                 yield event
         finally:
             self._server.close_watch(watch)
 
-    async def create(self, resource: Resource, body: Manifest, *, namespace: str | None = None) -> Manifest:
-        act = functools.partial(self._server.create, resource, body, namespace)
-        return await self._call(Call("POST", resource, body["metadata"]["name"]), act)
-
-    async def replace(self, resource: Resource, body: Manifest, *, subresource: str = "") -> Manifest:
-        act = functools.partial(self._server.replace, resource, body, subresource)
-        return await self._call(Call("PUT", resource, body["metadata"]["name"]), act)
-
-    async def delete(
-        self,
-        resource: Resource,
-        name: str,
-        *,
-        namespace: str | None = None,
-        uid: str | None = None,
-        resource_version: str | None = None,
-        propagation: Propagation = "Background",
-    ) -> None:
-        act = functools.partial(
-            self._server.delete,
-            resource,
-            name,
-            namespace,
-            uid=uid,
-            resource_version=resource_version,
-            propagation=propagation,
-        )
-        await self._call(Call("DELETE", resource, name), act)
-
     async def read_log(self, pod: str, *, namespace: str, container: str, tail_lines: int) -> str:
         raise NotImplementedError
 
-    async def _follow(self, resource: Resource, watch: Watch) -> AsyncIterator[WatchEvent]:
+    async def _follow_watch(self, resource: Resource, watch: Watch) -> AsyncIterator[WatchEvent]:
         loop = asyncio.get_running_loop()
         end = loop.time() + WATCH_SECONDS
         while True:

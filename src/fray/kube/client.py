@@ -8,34 +8,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
-from urllib.parse import quote
 
+from fray.kube.api import KubeApi
 from fray.kube.configuration import Configuration
-from fray.kube.errors import (
-    ConflictError,
-    NotFoundError,
-    UnauthorizedError,
-    UnreachableError,
-    read_api_error,
-)
-from fray.kube.objects import (
-    ListReader,
-    Manifest,
-    Page,
-    Propagation,
-    WatchEvent,
-    build_delete_options,
-    build_query,
-    build_watch_query,
-    parse_event,
-    parse_object,
-)
+from fray.kube.errors import UnauthorizedError, UnreachableError, read_api_error
+from fray.kube.objects import ListReader, Manifest, Page, WatchEvent, parse_event, parse_object
 from fray.kube.official_client import config
 from fray.kube.pod_streams import COMMAND_PROTOCOL, FORWARD_PROTOCOL, ForwardedPort, RemoteCommand
-from fray.kube.request import JSON, Request
-from fray.kube.resources import DISCOVERY, PODS, Resource
+from fray.kube.request import WATCH_SECONDS, Request, build_apply, build_create
+from fray.kube.resources import PODS, Resource
 from fray.kube.single_exchange import exchange, needs_proxy
 
 if TYPE_CHECKING:  # imported where they are used, as is `connection_pool`: slow, and one request needs none
@@ -52,8 +36,6 @@ __all__ = [
 ]
 
 REQUEST_SECONDS = 30.0
-WATCH_SECONDS = 300
-"""How long the server keeps a watch open; a silent one ends here at the latest."""
 WATCH_GRACE_SECONDS = 15.0
 LOG_SILENCE_SECONDS = 300.0
 """A program may be silent for longer, but so may a dead connection: who follows its log asks again then."""
@@ -71,14 +53,11 @@ MOST_PAGE = 1 << 24
 PAGE_BYTES = 1 << 20
 """Of objects that are handed out at once, at most, but for the last of them."""
 MOST_CONNECTIONS = 100
-METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-"""For what is created or watched: https://kubernetes.io/docs/reference/using-api/api-concepts/#metadata-only-fetches"""
-METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 WATCH_SILENCE_SECONDS = 90.0
 """A watch that is silent for so long is dead: the server sends a bookmark every minute."""
 
 
-class KubernetesApi:
+class KubernetesApi(KubeApi):
     """Access to one API server. Use as an async context manager, or call `close`.
 
     Args:
@@ -122,36 +101,29 @@ class KubernetesApi:
         if pool is not None:
             await pool.close()
 
-    async def get(self, resource: Resource, name: str, *, namespace: str | None = None) -> Manifest:
-        """Return an object; raises `NotFoundError`."""
-        return await self._json("GET", resource, resource.path(namespace=namespace, name=name))
+    async def ask(self, request: Request) -> Manifest:
+        """Return the object that answers a request; see `KubeApi`."""
+        text = b"".join([piece async for piece in self._read(request)])
+        try:
+            return parse_object(text, "kind")
+        except ValueError as garbled:
+            # Something between us and the server answered, or cut the answer.
+            raise UnreachableError(str(request), 0, "no object", str(garbled)) from garbled
 
-    async def list_pages(
-        self,
-        resource: Resource,
-        *,
-        namespace: str | None = None,
-        labels: str = "",
-        fields: str = "",
-        limit: int = 500,
-        metadata_only: bool = False,
-    ) -> AsyncIterator[Page]:
-        """Yield a collection in pages; see `KubeApi.list_pages`."""
-        accept = METADATA_LIST if metadata_only else JSON
-        query = build_query(labels, fields, limit=str(limit))
-        path = resource.path(namespace=namespace)
+    async def read_list(self, request: Request) -> AsyncIterator[Page]:
+        """Yield a collection in pages; see `KubeApi`."""
+        rest = ""
         while True:
             metadata: Manifest = {}
-            # Not packed: a small piece may hold a hundred megabytes.
-            request = Request("GET", resource, path, dict(query), accept=accept, packed=False)
-            async for items, envelope in self._read_list(request):
+            page = replace(request, query={**request.query, "continue": rest}) if rest else request
+            async for items, envelope in self._read_page(page):
                 metadata = envelope.get("metadata") or {}
                 yield Page(items, metadata.get("resourceVersion", ""))
-            query["continue"] = metadata.get("continue") or ""
-            if not query["continue"]:
+            rest = metadata.get("continue") or ""
+            if not rest:
                 return
 
-    async def _read_list(self, request: Request) -> AsyncIterator[tuple[list[Manifest], Manifest]]:
+    async def _read_page(self, request: Request) -> AsyncIterator[tuple[list[Manifest], Manifest]]:
         """Yield the objects of an answer, as many at once as are small, at last with the rest of it."""
         reader, items, size = ListReader(), [], 0
         async for piece in self._read(request):
@@ -168,20 +140,8 @@ class KubernetesApi:
             raise UnreachableError(str(request), 0, "no object", "not a list")
         yield items + last, envelope
 
-    async def watch(
-        self,
-        resource: Resource,
-        *,
-        resource_version: str,
-        namespace: str | None = None,
-        labels: str = "",
-        fields: str = "",
-        metadata_only: bool = False,
-    ) -> AsyncIterator[WatchEvent]:
-        """Yield changes after a version until the server ends the stream; raises `ExpiredError`."""
-        query = build_watch_query(labels, fields, resource_version=resource_version, seconds=WATCH_SECONDS)
-        path = resource.path(namespace=namespace)
-        request = Request("WATCH", resource, path, query, accept=METADATA_ONLY if metadata_only else JSON)
+    async def follow(self, request: Request) -> AsyncIterator[WatchEvent]:
+        """Yield changes as they come; see `KubeApi`."""
         seconds = WATCH_SECONDS + WATCH_GRACE_SECONDS
         async with self._stream(request, seconds=seconds, silence=self._watch_silence) as response:
             try:
@@ -190,84 +150,46 @@ class KubernetesApi:
             except ValueError as cut:
                 raise UnreachableError(str(request), 0, type(cut).__name__, str(cut)) from cut
 
-    async def create(self, resource: Resource, body: Manifest, *, namespace: str | None = None) -> Manifest:
-        """Create an object, strictly checked; see `KubeApi.create`."""
-        return await self._create(resource, body, namespace)
-
     async def store(self, resource: Resource, body: Manifest, *, namespace: str | None = None) -> None:
         """Create an object as `create` does, of which nothing comes back: for what is large, and known.
 
         A server packs its answers, which takes it longer than all the rest for a megabyte.
         """
-        await self._create(resource, body, namespace, accept=METADATA_ONLY)
-
-    async def replace(self, resource: Resource, body: Manifest, *, subresource: str = "") -> Manifest:
-        """Replace an object of this resourceVersion; see `KubeApi.replace`."""
-        metadata = body["metadata"]
-        path = resource.path(
-            namespace=metadata.get("namespace"), name=metadata["name"], subresource=subresource
-        )
-        return await self._json("PUT", resource, path, body=body)
+        await self.ask(build_create(resource, body, namespace=namespace, metadata_only=True))
 
     async def apply(
         self, resource: Resource, body: Manifest, *, manager: str, namespace: str | None = None
     ) -> Manifest:
-        """Make an object be as `body` says; see `UserApi.apply`."""
-        metadata = body["metadata"]
-        path = resource.path(namespace=namespace or metadata.get("namespace"), name=metadata["name"])
-        query = {"fieldManager": manager, "force": "true", "fieldValidation": "Strict"}
-        return await self._json("PATCH", resource, path, body=body, query=query)
+        """Make an object be as `body` says; see `build_apply`."""
+        return await self.ask(build_apply(resource, body, manager=manager, namespace=namespace))
 
     async def discover(self, group: str, version: str = "") -> Manifest:
-        """Return what a version of an API group serves; see `UserApi.discover`."""
-        path = "/".join(quote(part, safe="") for part in ("apis", group, version) if part)
-        return await self._json("GET", DISCOVERY, f"/{path}")
+        """Return what a version of an API group serves, or which versions there are.
 
-    async def delete(
-        self,
-        resource: Resource,
-        name: str,
-        *,
-        namespace: str | None = None,
-        uid: str | None = None,
-        resource_version: str | None = None,
-        propagation: Propagation = "Background",
-    ) -> None:
-        """Delete an object; see `KubeApi.delete`."""
-        body = build_delete_options(propagation, uid=uid, resource_version=resource_version)
-        try:
-            await self._json("DELETE", resource, resource.path(namespace=namespace, name=name), body=body)
-        except NotFoundError:
-            return
-        except ConflictError:
-            if uid is None or await self._has_uid(resource, name, namespace=namespace, uid=uid):
-                raise
-            # Another object has taken the name: the one that was meant is gone.
-
-    async def _has_uid(self, resource: Resource, name: str, *, namespace: str | None, uid: str) -> bool:
-        try:
-            found = await self.get(resource, name, namespace=namespace)
-        except NotFoundError:
-            return False
-        return bool(found["metadata"]["uid"] == uid)
+        Raises `NotFoundError` where there is no such group or version.
+        """
+        return await self.ask(Request("GET", Resource(group, version, "", namespaced=False)))
 
     async def read_log(self, pod: str, *, namespace: str, container: str, tail_lines: int) -> str:
         """Return the last lines of a container's log."""
-        path = PODS.path(namespace=namespace, name=pod, subresource="log")
         query = {"container": container, "tailLines": str(tail_lines)}
-        pieces = [piece async for piece in self._read(Request("GET", PODS, path, query))]
+        request = Request("GET", PODS, pod, namespace, "log", query=query)
+        pieces = [piece async for piece in self._read(request)]
         return b"".join(pieces).decode(errors="replace")
 
     async def read_page(self, pod: str, *, namespace: str, port: int, path: str) -> bytes:
-        """Return what a pod answers by HTTP, through the API server; see `UserApi.read_page`."""
-        path = PODS.path(namespace=namespace, name=f"{pod}:{port}", subresource="proxy") + path
+        """Return what a pod answers by HTTP, through the API server; needs the verb `get` on `pods/proxy`.
+
+        Raises `NotFoundError` where there is no such pod or page, `ServerError` where it can't be reached.
+        """
+        request = Request("GET", PODS, f"{pod}:{port}", namespace, "proxy", path)
         page = b""
-        async with self._stream(Request("GET", PODS, path), seconds=self._seconds) as response:
+        async with self._stream(request, seconds=self._seconds) as response:
             async for piece in response.content.iter_chunked(LIST_PIECE):
                 page += piece
                 if len(page) > MOST_PAGE:
                     problem = f"the pod answers with more than {MOST_PAGE} bytes"
-                    raise UnreachableError(f"GET {path}", 0, "no page", problem)
+                    raise UnreachableError(str(request), 0, "no page", problem)
         return page
 
     async def stream_log(
@@ -280,15 +202,18 @@ class KubernetesApi:
         since: str | None = None,
         tail_lines: int | None = None,
     ) -> AsyncIterator[bytes]:
-        """Yield a container's log in pieces as it comes; see `KubeApi.stream_log`."""
-        path = PODS.path(namespace=namespace, name=pod, subresource="log")
+        """Yield a container's log in pieces as it comes, each line with its time before it.
+
+        From a time (RFC 3339, whole seconds) on, or only its last lines; with `follow` until the container
+        has ended.
+        """
         query = {"container": container, "timestamps": "true", "follow": str(follow).lower()}
         if since is not None:
             query["sinceTime"] = since
         if tail_lines is not None:
             query["tailLines"] = str(tail_lines)
         # Little is read ahead: many logs are read at once.
-        request = Request("GET", PODS, path, query)
+        request = Request("GET", PODS, pod, namespace, "log", query=query)
         async with self._stream(
             request, seconds=None, silence=LOG_SILENCE_SECONDS, read_ahead=LOG_PIECE
         ) as response:
@@ -300,20 +225,24 @@ class KubernetesApi:
     async def run_command(
         self, pod: str, *, namespace: str, container: str, command: Sequence[str], tty: bool
     ) -> AsyncIterator[RemoteCommand]:
-        """Run a command in a container within the context; see `UserApi.run_command`."""
-        path = PODS.path(namespace=namespace, name=pod, subresource="exec")
+        """Run a command in a container within the context; with `tty` on a terminal.
+
+        Raises `NotFoundError` where there is no such pod, and `RefusedError` where it can't be asked so.
+        """
         wanted = {"stdin": True, "stdout": True, "stderr": not tty, "tty": tty}
         query: dict[str, str | Sequence[str]] = {name: str(value).lower() for name, value in wanted.items()}
         query |= {"container": container, "command": list(command)}
-        request = Request("GET", PODS, path, query)
+        request = Request("GET", PODS, pod, namespace, "exec", query=query)
         async with self._socket(request, COMMAND_PROTOCOL, heartbeat=COMMAND_HEARTBEAT_SECONDS) as socket:
             yield RemoteCommand(str(request), socket)
 
     @asynccontextmanager
     async def forward_port(self, pod: str, *, namespace: str, port: int) -> AsyncIterator[ForwardedPort]:
-        """Connect to a port of a pod within the context; see `UserApi.forward_port`."""
-        path = PODS.path(namespace=namespace, name=pod, subresource="portforward")
-        request = Request("GET", PODS, path, {"ports": str(port)})
+        """Connect to a port of a pod within the context; needs `get` and `create` on `pods/portforward`.
+
+        Raises `NotFoundError` where there is no such pod, and `RefusedError` where it can't be reached so.
+        """
+        request = Request("GET", PODS, pod, namespace, "portforward", query={"ports": str(port)})
         async with self._socket(request, FORWARD_PROTOCOL, heartbeat=FORWARD_HEARTBEAT_SECONDS) as socket:
             yield ForwardedPort(str(request), socket)
 
@@ -327,32 +256,6 @@ class KubernetesApi:
         )
         async with opening as socket:
             yield socket
-
-    async def _create(
-        self, resource: Resource, body: Manifest, namespace: str | None, *, accept: str = JSON
-    ) -> Manifest:
-        path = resource.path(namespace=namespace or body["metadata"].get("namespace"))
-        # Plain create drops unknown fields silently.
-        query = {"fieldValidation": "Strict"}
-        return await self._json("POST", resource, path, body=body, query=query, accept=accept)
-
-    async def _json(
-        self,
-        method: str,
-        resource: Resource,
-        path: str,
-        *,
-        body: Manifest | None = None,
-        query: dict[str, str] | None = None,
-        accept: str = JSON,
-    ) -> Manifest:
-        request = Request(method, resource, path, query or {}, body, accept)
-        text = b"".join([piece async for piece in self._read(request)])
-        try:
-            return parse_object(text, "kind")
-        except ValueError as garbled:
-            # Something between us and the server answered, or cut the answer.
-            raise UnreachableError(str(request), 0, "no object", str(garbled)) from garbled
 
     async def _read(self, request: Request) -> AsyncIterator[bytes]:
         """Yield an answer in pieces; raises the typed error of any answer but success."""

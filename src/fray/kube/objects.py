@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import json
-import math
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -16,9 +15,6 @@ __all__ = [
     "Page",
     "Propagation",
     "WatchEvent",
-    "build_delete_options",
-    "build_query",
-    "build_watch_query",
     "parse_event",
     "parse_object",
 ]
@@ -44,28 +40,6 @@ class WatchEvent:
 
     type: str
     object: Manifest
-
-
-def build_query(labels: str, fields: str, **others: str) -> dict[str, str]:
-    """Return the parameters of a request for a collection; those that are empty are left out."""
-    query = {**others, "labelSelector": labels, "fieldSelector": fields}
-    return {key: value for key, value in query.items() if value}
-
-
-def build_watch_query(labels: str, fields: str, *, resource_version: str, seconds: float) -> dict[str, str]:
-    """Return the parameters of a watch after a version, with bookmarks, that the server ends in time."""
-    options = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": resource_version}
-    return build_query(labels, fields, **options, timeoutSeconds=str(max(1, math.ceil(seconds))))
-
-
-def build_delete_options(
-    propagation: Propagation, *, uid: str | None, resource_version: str | None
-) -> Manifest:
-    """Return the body of a request to delete an object, only if it is still the one that is meant."""
-    body: Manifest = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
-    wanted = {"uid": uid, "resourceVersion": resource_version}
-    preconditions = {name: value for name, value in wanted.items() if value is not None}
-    return body | ({"preconditions": preconditions} if preconditions else {})
 
 
 def parse_object(text: bytes, *keys: str) -> Manifest:

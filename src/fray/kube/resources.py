@@ -14,7 +14,6 @@ __all__ = [
     "CONFIG_MAPS",
     "CRDS",
     "DEPLOYMENTS",
-    "DISCOVERY",
     "EVENTS",
     "FLAVORS",
     "FRAYACTORS",
@@ -47,7 +46,7 @@ class Resource:
     namespaced: bool = True
 
     def path(self, *, namespace: str | None = None, name: str | None = None, subresource: str = "") -> str:
-        """Return the URL path of a collection, an object or its subresource.
+        """Return the URL path of a collection, an object or its subresource; without a plural, of the API.
 
         Without a namespace, the collection of a namespaced kind is that of all namespaces.
         """
@@ -88,5 +87,3 @@ ACCESS_REVIEWS: Final = Resource("authorization.k8s.io", "v1", "selfsubjectacces
 """Asks the server whether the caller may do something."""
 SELF_REVIEWS: Final = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", namespaced=False)
 """Asks the server who the caller is."""
-DISCOVERY: Final = Resource("", "", "apis", namespaced=False)
-"""What the server tells of its API groups."""

@@ -10,6 +10,7 @@ import threading
 import uuid
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -20,9 +21,10 @@ from aiohttp import web
 from fray.kube import resources
 from fray.kube.api import Manifest
 from fray.kube.errors import ApiError, NotFoundError
+from fray.kube.request import WATCH_SECONDS, Request
 from fray.kube.resources import FRAYJOBS, Resource
 from fray.runtime.loop_thread import LoopThread
-from fray.testing.memory import Call, MemoryApi, MemoryServer, Selection, only_metadata
+from fray.testing.memory import Call, MemoryApi, MemoryServer, only_metadata
 
 __all__ = ["FakeCluster"]
 
@@ -35,7 +37,6 @@ CLUSTER_WIDE: Final = {
 }
 CONTEXT: Final = "fake"
 SHUTDOWN_SECONDS: Final = 0.1
-WATCH_SECONDS: Final = 300.0
 LARGEST_BODY: Final = 1 << 24
 
 
@@ -178,95 +179,64 @@ class _Http:
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer any request; errors become objects of the kind Status."""
         try:
-            resource, namespace, name, subresource = parse_path(request.path)
-            if not name and request.method == "GET":
-                if request.query.get("watch") == "true":
-                    return await self._watch(request, resource, namespace)
-                return web.json_response(await self._list(request, resource, namespace))
-            body = await request.json() if request.can_read_body else {}
-            found = await self._act(request, resource, namespace, name, subresource, body)
+            asked = await _read_request(request)
+            if asked.method == "WATCH":
+                return await self._watch(request, asked)
+            if asked.method == "GET" and not asked.name:
+                return web.json_response(await self._list(asked))
+            found = await self._api.ask(asked)
         except ApiError as refused:
             return web.json_response(_build_status(refused), status=refused.status)
-        found = only_metadata(found) if _wants_metadata(request) else _with_kind(resource, found)
+        found = only_metadata(found) if asked.metadata_only else _with_kind(asked.resource, found)
         return web.json_response(found, status=201 if request.method == "POST" else 200)
 
-    async def _act(
-        self,
-        request: web.Request,
-        resource: Resource,
-        namespace: str | None,
-        name: str,
-        subresource: str,
-        body: Manifest,
-    ) -> Manifest:
-        match request.method:
-            case "GET":
-                return await self._api.get(resource, name, namespace=namespace, subresource=subresource)
-            case "POST":
-                return await self._api.create(resource, body, namespace=namespace)
-            case "PUT":
-                return await self._api.replace(resource, body, subresource=subresource)
-            case "PATCH" if "apply-patch" in request.content_type:
-                return await self._api.apply(resource, body, namespace=namespace)
-            case "PATCH":
-                return await self._api.patch(
-                    resource, name, body, namespace=namespace, subresource=subresource
-                )
-            case _:
-                wanted = body.get("preconditions") or {}
-                await self._api.delete(
-                    resource,
-                    name,
-                    namespace=namespace,
-                    uid=wanted.get("uid"),
-                    resource_version=wanted.get("resourceVersion"),
-                    propagation=body.get("propagationPolicy") or "Background",
-                )
-                return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
-
-    async def _list(self, request: web.Request, resource: Resource, namespace: str | None) -> Manifest:
-        query, limit = request.query, int(request.query.get("limit", 0))
-        if "continue" in query:
-            items, version = self._rest.pop(query["continue"])
+    async def _list(self, asked: Request) -> Manifest:
+        limit = int(str(asked.query.get("limit", 0)))
+        if (word := asked.query.get("continue")) is not None:
+            items, version = self._rest.pop(str(word))
         else:
-            pages = self._api.list_pages(
-                resource,
-                namespace=namespace,
-                labels=query.get("labelSelector", ""),
-                fields=query.get("fieldSelector", ""),
-            )
             items, version = [], ""
-            async for page in pages:
+            query = {key: value for key, value in asked.query.items() if key != "limit"}
+            async for page in self._api.read_list(replace(asked, query=query)):
                 items, version = items + page.items, page.resource_version
         metadata = {"resourceVersion": version}
         if limit and len(items) > limit:
             metadata["continue"] = word = str(next(self._words))
             self._rest[word], items = (items[limit:], version), items[:limit]
-        shown = [only_metadata(each) for each in items] if _wants_metadata(request) else items
-        return {"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": shown}
+        return {"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": items}
 
-    async def _watch(
-        self, request: web.Request, resource: Resource, namespace: str | None
-    ) -> web.StreamResponse:
-        query = request.query
-        selection = Selection(
-            resource, namespace, query.get("labelSelector", ""), query.get("fieldSelector", "")
-        )
-        watch = await self._api.open_watch(selection, query.get("resourceVersion", "0"))
+    async def _watch(self, request: web.Request, asked: Request) -> web.StreamResponse:
+        watch = await self._api.open_watch(asked)
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         try:
             await response.prepare(request)
-            async with asyncio.timeout(float(query.get("timeoutSeconds", WATCH_SECONDS))):
+            async with asyncio.timeout(float(request.query.get("timeoutSeconds", WATCH_SECONDS))):
                 while (event := await watch.events.get()) is not None:
-                    body = _with_kind(resource, event.object)
-                    shown = only_metadata(body) if _wants_metadata(request) else body
-                    await response.write(json.dumps({"type": event.type, "object": shown}).encode() + b"\n")
+                    body = _with_kind(asked.resource, event.object)
+                    await response.write(json.dumps({"type": event.type, "object": body}).encode() + b"\n")
         except TimeoutError:
             pass  # its time is up, which is no error
         finally:
             self._api.close_watch(watch)
         await response.write_eof()
         return response
+
+
+async def _read_request(request: web.Request) -> Request:
+    """Return what is asked; raises `NotFoundError` for paths that are none of objects."""
+    resource, namespace, name, subresource = parse_path(request.path)
+    watches = request.method == "GET" and not name and request.query.get("watch") == "true"
+    return Request(
+        "WATCH" if watches else request.method,
+        resource,
+        name,
+        namespace,
+        subresource,
+        query=dict(request.query),
+        body=await request.json() if request.can_read_body else None,
+        accept=request.headers.get("Accept", ""),
+        content_type=request.content_type,
+    )
 
 
 def parse_path(path: str) -> tuple[Resource, str | None, str, str]:
@@ -287,10 +257,6 @@ def parse_path(path: str) -> tuple[Resource, str | None, str, str]:
     plural, name, subresource, *_ = [*rest, "", ""]
     known = CLUSTER_WIDE.get((group, version, plural)) if namespace is None else None
     return known or Resource(group, version, plural), namespace, name, subresource
-
-
-def _wants_metadata(request: web.Request) -> bool:
-    return "as=PartialObjectMetadata" in request.headers.get("Accept", "")
 
 
 def _with_kind(resource: Resource, body: Manifest) -> Manifest:

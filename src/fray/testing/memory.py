@@ -12,10 +12,11 @@ import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
-from fray.kube.api import Manifest, Page, Propagation, WatchEvent
+from fray.kube.api import KubeApi, Manifest, Page, Propagation, WatchEvent
 from fray.kube.errors import AlreadyExistsError, ConflictError, ExpiredError, NotFoundError, RefusedError
+from fray.kube.request import APPLY_PATCH, Request
 from fray.kube.resources import (
     CONFIG_MAPS,
     CRDS,
@@ -32,7 +33,7 @@ from fray.kube.resources import (
     Resource,
 )
 
-__all__ = ["Call", "Listener", "MemoryApi", "MemoryServer", "Selection", "Watch"]
+__all__ = ["Call", "Listener", "MemoryApi", "MemoryServer", "Watch"]
 
 Result = TypeVar("Result")
 
@@ -56,6 +57,12 @@ class Call:
     method: str
     resource: Resource
     name: str
+
+    @classmethod
+    def of(cls, request: Request) -> Self:
+        """Return the call by which a request is known."""
+        name = request.name or ((request.body or {}).get("metadata") or {}).get("name", "")
+        return cls("LIST" if request.method == "GET" and not name else request.method, request.resource, name)
 
 
 Around = Callable[[Call], Awaitable[None]]
@@ -84,6 +91,13 @@ class Selection:
     namespace: str | None
     labels: str = ""
     fields: str = ""
+    metadata_only: bool = False
+
+    @classmethod
+    def of(cls, request: Request) -> Self:
+        """Return what a request for a collection, or for its changes, is about."""
+        labels, fields = (str(request.query.get(f"{each}Selector", "")) for each in ("label", "field"))
+        return cls(request.resource, request.namespace, labels, fields, request.metadata_only)
 
     def __post_init__(self) -> None:
         known = SELECTABLE.get(self.resource, frozenset()) | {"metadata.name", "metadata.namespace"}
@@ -102,14 +116,18 @@ class Selection:
             ((_at(body, path) or "") == value) is equal for path, value, equal in _field_terms(self.fields)
         )
 
+    def show(self, body: Manifest) -> Manifest:
+        """Return a copy of as much of an object as is asked for."""
+        return _copy(only_metadata(body) if self.metadata_only else body)
+
     def event(self, change: _Change) -> WatchEvent | None:
         """Return what a watch tells of a change; an object that is no longer selected is as good as gone."""
         was = change.old is not None and self.holds(change.resource, change.old)
         if change.new is not None and self.holds(change.resource, change.new):
-            return WatchEvent("MODIFIED" if was else "ADDED", _copy(change.new))
+            return WatchEvent("MODIFIED" if was else "ADDED", self.show(change.new))
         if change.old is None or not was:
             return None
-        gone = _copy(change.old)
+        gone = self.show(change.old)
         gone["metadata"]["resourceVersion"] = str(change.version)
         return WatchEvent("DELETED", gone)
 
@@ -218,24 +236,45 @@ class MemoryServer:
             watch.events.put_nowait(WatchEvent("BOOKMARK", bookmark))
             watch.events.put_nowait(None)
 
+    def answer(self, request: Request) -> Manifest:
+        """Do what a client asks of an object, and return what it gets."""
+        resource, name, namespace = request.resource, request.name, request.namespace
+        part, body = request.subresource, request.body or {}
+        match request.method:
+            case "GET":
+                return self.get(resource, name, namespace, part)
+            case "POST":
+                return self.create(resource, body, namespace)
+            case "PUT":
+                return self.replace(resource, body, part)
+            case "PATCH" if request.content_type == APPLY_PATCH:
+                return self.apply(resource, body, namespace)
+            case "PATCH":
+                return self.patch(resource, name, namespace, body, part)
+            case _:
+                how: Propagation = body.get("propagationPolicy") or "Background"
+                version = (body.get("preconditions") or {}).get("resourceVersion")
+                self.delete(
+                    resource, name, namespace, uid=request.uid, resource_version=version, propagation=how
+                )
+                return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+
     def get(self, resource: Resource, name: str, namespace: str | None, subresource: str = "") -> Manifest:
         """Return an object as a client gets it, or its scale."""
         found = self._require("GET", _place(resource, name, namespace))
         return _build_scale(resource, found) if subresource == "scale" else _copy(found)
 
-    def select(
-        self, resource: Resource, namespace: str | None, labels: str, fields: str
-    ) -> tuple[list[Manifest], str]:
+    def select(self, request: Request) -> tuple[list[Manifest], str]:
         """Return what there is, by namespace and name, and of which version that is."""
-        selection = Selection(resource, namespace, labels, fields)
+        selection = Selection.of(request)
         found = sorted(
             (place[1:], body) for place, body in self._objects.items() if selection.holds(place[0], body)
         )
-        return [_copy(body) for _, body in found], str(self._version)
+        return [selection.show(body) for _, body in found], str(self._version)
 
-    def open_watch(self, selection: Selection, resource_version: str) -> Watch:
+    def open_watch(self, request: Request) -> Watch:
         """Return a watch that holds what changed after a version."""
-        since = int(resource_version)
+        selection, since = Selection.of(request), int(str(request.query.get("resourceVersion", "0")))
         if since < self._compacted:
             raise ExpiredError(f"WATCH {selection.resource}", 410, "Expired", "too old resource version")
         watch = Watch(selection)
@@ -369,121 +408,54 @@ class MemoryServer:
         return self._clock().isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-class MemoryApi:
+class MemoryApi(KubeApi):
     """A client of the server. `before` and `after` are awaited around what the server does for each call."""
 
     def __init__(self, server: MemoryServer, *, before: Around = _nothing, after: Around = _nothing) -> None:
         self._server, self.before, self.after = server, before, after
 
-    async def get(
-        self, resource: Resource, name: str, *, namespace: str | None = None, subresource: str = ""
-    ) -> Manifest:
-        """Return an object, or its scale; raises `NotFoundError`."""
-        act = functools.partial(self._server.get, resource, name, namespace, subresource)
-        return await self._call("GET", resource, name, act)
+    async def ask(self, request: Request) -> Manifest:
+        """Return the object that answers a request; see `KubeApi`."""
+        return await self._call(request, lambda: self._server.answer(request))
 
-    async def list_pages(
-        self,
-        resource: Resource,
-        *,
-        namespace: str | None = None,
-        labels: str = "",
-        fields: str = "",
-        limit: int = 500,
-        metadata_only: bool = False,
-    ) -> AsyncIterator[Page]:
-        """Yield what is selected, all of one version, in pages of at most `limit` objects."""
-        select = functools.partial(self._server.select, resource, namespace, labels, fields)
-        items, version = await self._call("LIST", resource, "", select)
-        items = [only_metadata(item) for item in items] if metadata_only else items
+    async def read_list(self, request: Request) -> AsyncIterator[Page]:
+        """Yield what is selected, all of one version, in pages; see `KubeApi`."""
+        items, version = await self._call(request, lambda: self._server.select(request))
+        limit = int(str(request.query.get("limit", max(1, len(items)))))
         # All pages are of the version of the first.
         yield Page(items[:limit], version)
         for start in range(limit, len(items), limit):
             page = functools.partial(Page, items[start : start + limit], version)
-            yield await self._call("LIST", resource, "", page)
+            yield await self._call(request, page)
 
-    async def watch(
-        self,
-        resource: Resource,
-        *,
-        resource_version: str,
-        namespace: str | None = None,
-        labels: str = "",
-        fields: str = "",
-        metadata_only: bool = False,
-    ) -> AsyncIterator[WatchEvent]:
+    async def follow(self, request: Request) -> AsyncIterator[WatchEvent]:
         """Yield what changes after a version, until the server ends the watches."""
-        watch = await self.open_watch(Selection(resource, namespace, labels, fields), resource_version)
+        watch = await self.open_watch(request)
         try:
             while (event := await watch.events.get()) is not None:
-                yield WatchEvent(event.type, only_metadata(event.object)) if metadata_only else event
+                yield event
         finally:
             self.close_watch(watch)
 
-    async def open_watch(self, selection: Selection, resource_version: str) -> Watch:
+    async def open_watch(self, request: Request) -> Watch:
         """Return a watch that is open, which its caller closes."""
-        act = functools.partial(self._server.open_watch, selection, resource_version)
-        return await self._call("WATCH", selection.resource, "", act)
+        return await self._call(request, lambda: self._server.open_watch(request))
 
     def close_watch(self, watch: Watch) -> None:
         """Forget a watch."""
         self._server.close_watch(watch)
 
-    async def create(self, resource: Resource, body: Manifest, *, namespace: str | None = None) -> Manifest:
-        """Create an object; raises `AlreadyExistsError`."""
-        act = functools.partial(self._server.create, resource, body, namespace)
-        return await self._call("POST", resource, body["metadata"]["name"], act)
-
-    async def replace(self, resource: Resource, body: Manifest, *, subresource: str = "") -> Manifest:
-        """Replace an object, or its status; raises `ConflictError` if it has changed."""
-        act = functools.partial(self._server.replace, resource, body, subresource)
-        return await self._call("PUT", resource, body["metadata"]["name"], act)
-
-    async def patch(
-        self,
-        resource: Resource,
-        name: str,
-        changes: Manifest,
-        *,
-        namespace: str | None = None,
-        subresource: str = "",
-    ) -> Manifest:
-        """Change fields of an object, of its status or its scale; raises `NotFoundError`."""
-        act = functools.partial(self._server.patch, resource, name, namespace, changes, subresource)
-        return await self._call("PATCH", resource, name, act)
-
-    async def apply(self, resource: Resource, body: Manifest, *, namespace: str | None = None) -> Manifest:
-        """Create an object, or set these fields of it."""
-        act = functools.partial(self._server.apply, resource, body, namespace)
-        return await self._call("PATCH", resource, body["metadata"]["name"], act)
-
-    async def delete(
-        self,
-        resource: Resource,
-        name: str,
-        *,
-        namespace: str | None = None,
-        uid: str | None = None,
-        resource_version: str | None = None,
-        propagation: Propagation = "Background",
-    ) -> None:
-        """Delete an object, if it still has this uid and version; one that is gone is fine."""
-        delete = functools.partial(
-            self._server.delete, uid=uid, resource_version=resource_version, propagation=propagation
-        )
-        await self._call("DELETE", resource, name, lambda: delete(resource, name, namespace))
-
     async def read_log(self, pod: str, *, namespace: str, container: str, tail_lines: int) -> str:
         """Raise NotImplementedError: there are no logs."""
         raise NotImplementedError
 
-    async def _call(self, method: str, resource: Resource, name: str, act: Callable[[], Result]) -> Result:
-        call = Call(method, resource, name)
+    async def _call(self, request: Request, act: Callable[[], Result]) -> Result:
+        call = Call.of(request)
         await self.before(call)
         self._server.calls.append(call)
         try:
-            if not self._server.serves(resource):
-                raise NotFoundError(f"{method} {resource}", 404, "", "404 page not found")
+            if not self._server.serves(request.resource):
+                raise NotFoundError(f"{call.method} {call.resource}", 404, "", "404 page not found")
             return act()
         finally:
             await self.after(call)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NoReturn
+from typing import Literal, NoReturn
 
-from fray.kube.api import KubeApi, Manifest, Page, Propagation, WatchEvent
+from fray.kube.api import KubeApi, Manifest, Page, WatchEvent
 from fray.kube.errors import UnreachableError
+from fray.kube.request import Request
 from fray.kube.resources import FRAYJOBS, LEASES, Resource
 from fray.vocabulary import LABEL_JOB
 from tests.integration.controller.stories import build_parent_name
@@ -24,7 +25,7 @@ class _Plan:
     moment: Moment
 
 
-class KillSwitch:
+class KillSwitch(KubeApi):
     """Passes everything on until it kills; from then on nothing reaches the server."""
 
     def __init__(self, api: KubeApi, kill: Callable[[], None]) -> None:
@@ -36,51 +37,23 @@ class KillSwitch:
         """Kill at the `number`-th write about the FrayJob `name` or its parent; the Lease doesn't count."""
         self._count, self._plan = 0, _Plan(name, number, moment)
 
-    async def get(self, resource: Resource, name: str, *, namespace: str | None = None) -> Manifest:
-        self._check()
-        return await self._api.get(resource, name, namespace=namespace)
+    async def ask(self, request: Request) -> Manifest:
+        if request.method == "GET":
+            self._check()
+            return await self._api.ask(request)
+        dies = self._count_write(request.resource, _name_job(request))
+        answer = await self._api.ask(request)
+        return self._die() if dies else answer
 
-    async def list_pages(self, resource: Resource, **options: Any) -> AsyncIterator[Page]:
+    async def read_list(self, request: Request) -> AsyncIterator[Page]:
         self._check()
-        async for page in self._api.list_pages(resource, **options):
+        async for page in self._api.read_list(request):
             yield page
 
-    async def watch(self, resource: Resource, **options: Any) -> AsyncIterator[WatchEvent]:
+    async def follow(self, request: Request) -> AsyncIterator[WatchEvent]:
         self._check()
-        async for event in self._api.watch(resource, **options):
+        async for event in self._api.follow(request):
             yield event
-
-    async def create(self, resource: Resource, body: Manifest, *, namespace: str | None = None) -> Manifest:
-        dies = self._count_write(resource, body["metadata"].get("labels", {}).get(LABEL_JOB))
-        created = await self._api.create(resource, body, namespace=namespace)
-        return self._die() if dies else created
-
-    async def replace(self, resource: Resource, body: Manifest, *, subresource: str = "") -> Manifest:
-        dies = self._count_write(resource, body["metadata"]["name"] if resource == FRAYJOBS else None)
-        replaced = await self._api.replace(resource, body, subresource=subresource)
-        return self._die() if dies else replaced
-
-    async def delete(
-        self,
-        resource: Resource,
-        name: str,
-        *,
-        namespace: str | None = None,
-        uid: str | None = None,
-        resource_version: str | None = None,
-        propagation: Propagation = "Background",
-    ) -> None:
-        dies = self._count_write(resource, name if resource == FRAYJOBS else name.rpartition("-a")[0])
-        await self._api.delete(
-            resource,
-            name,
-            namespace=namespace,
-            uid=uid,
-            resource_version=resource_version,
-            propagation=propagation,
-        )
-        if dies:
-            self._die()
 
     async def read_log(self, pod: str, *, namespace: str, container: str, tail_lines: int) -> str:
         self._check()
@@ -107,3 +80,14 @@ class KillSwitch:
     def _check(self) -> None:
         if self.dead:
             raise UnreachableError("any request", 0, "Dead", "the process was killed")
+
+
+def _name_job(request: Request) -> str | None:
+    """Return the FrayJob that a write is about."""
+    if request.method == "POST":
+        assert request.body is not None
+        name: str | None = request.body["metadata"].get("labels", {}).get(LABEL_JOB)
+        return name
+    if request.resource == FRAYJOBS:
+        return request.name
+    return request.name.rpartition("-a")[0] if request.method == "DELETE" else None

@@ -15,7 +15,6 @@ import pytest
 from e2e.cluster.api import Api
 from e2e.cluster.controlplane import ControlPlane
 from e2e.loops import run_in_loop
-from fray.kube import client
 from fray.kube.api import KubeApi, Manifest, Page, WatchEvent
 from fray.kube.client import KubernetesApi
 from fray.kube.configuration import load_configuration
@@ -154,8 +153,7 @@ class InThreads:
         return _in_threads(self._client.list_pages(*args, **options))
 
     def watch(self, *args: Any, **options: Any) -> AsyncIterator[WatchEvent]:
-        seconds = client.WATCH_SECONDS
-        return _in_threads(self._client.watch(*args, **options, seconds=seconds))
+        return _in_threads(self._client.watch(*args, **options))
 
 
 async def _in_threads(items: Iterator[T]) -> AsyncIterator[T]:

@@ -9,6 +9,7 @@ import pytest
 
 from fray.kube.api import Manifest
 from fray.kube.errors import ForbiddenError
+from fray.kube.request import Request
 from fray.kube.resources import FRAYJOBS, JOBS, JOBSETS
 from fray.plan.gang import derive_gang
 from fray.plan.jobset import build_attempt
@@ -158,10 +159,10 @@ def test_without_the_right_to_read_jobs_an_attempt_is_judged_all_the_same(
 ) -> None:
     select = MemoryServer.select
 
-    def refuse(server: MemoryServer, resource: Any, *rest: Any) -> Any:
-        if resource is JOBS:
+    def refuse(server: MemoryServer, request: Request) -> Any:
+        if request.resource is JOBS:
             raise ForbiddenError("LIST jobs.batch", 403, "Forbidden", "may not list jobs")
-        return select(server, resource, *rest)
+        return select(server, request)
 
     monkeypatch.setattr(MemoryServer, "select", refuse)
 

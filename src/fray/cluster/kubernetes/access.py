@@ -15,7 +15,6 @@ import yaml
 
 from fray.cluster.cluster_spec import KubernetesSpec
 from fray.errors import ClusterConfigError
-from fray.kube.api import UserApi
 from fray.kube.client import KubernetesApi
 from fray.kube.configuration import Configuration, load_account, load_configuration
 from fray.kube.official_client import config
@@ -32,7 +31,7 @@ DEFAULT_NAMESPACE = "default"
 class Access:
     """An API server that can be asked; `server` is its URL, `namespace` where jobs are."""
 
-    api: UserApi
+    api: KubernetesApi
     server: str
     namespace: str
     close: Callable[[], Awaitable[None]]

@@ -7,15 +7,14 @@ authority are read for each: the kubelet writes new ones while a pod runs.
 
 from __future__ import annotations
 
-import json
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlsplit
 
 from fray.backoff import Backoff
 from fray.kube.errors import (
@@ -28,16 +27,17 @@ from fray.kube.errors import (
     UnreachableError,
     read_api_error,
 )
-from fray.kube.objects import (
-    Manifest,
-    Page,
-    Propagation,
-    WatchEvent,
-    build_delete_options,
-    build_query,
-    build_watch_query,
-    parse_event,
-    parse_object,
+from fray.kube.objects import Manifest, Page, WatchEvent, parse_event, parse_object
+from fray.kube.request import (
+    Request,
+    build_create,
+    build_delete,
+    build_get,
+    build_list,
+    build_patch,
+    build_replace,
+    build_watch,
+    sending,
 )
 from fray.kube.resources import Resource
 
@@ -54,14 +54,10 @@ REQUEST_SECONDS: Final = 5.0
 """How long each step of a request may take."""
 BACKOFF: Final = Backoff(0.8, 1.6, tries=2, longest_asked=5.0)
 """A pod that is being ended may have no more than 15 s. Who is asked to pause for longer learns it."""
-WATCH_SECONDS: Final = 300.0
-"""How long a watch is kept open."""
 WATCH_GRACE_SECONDS: Final = 15.0
 """A server that doesn't end a watch in time is left so much later."""
 WATCH_SILENCE_SECONDS: Final = 90.0
 """A watch that is silent for so long is dead: the server sends a bookmark every minute."""
-JSON: Final = "application/json"
-MERGE_PATCH: Final = "application/merge-patch+json"
 
 
 @dataclass(frozen=True)
@@ -138,149 +134,68 @@ class ApiClient:
         """The pod's namespace."""
         return self._access.namespace
 
-    def get(
-        self, resource: Resource, name: str, *, namespace: str | None = None, subresource: str = ""
-    ) -> Manifest:
-        """Return an object, or a subresource of it such as `scale`; raises `NotFoundError`."""
-        path = resource.path(namespace=namespace, name=name, subresource=subresource)
-        return self._ask("GET", path, repeat=True)
-
-    def list_pages(
-        self,
-        resource: Resource,
-        *,
-        namespace: str | None = None,
-        labels: str = "",
-        fields: str = "",
-        limit: int = 500,
-    ) -> Iterator[Page]:
-        """Yield a collection in pages of at most `limit` objects; raises `ExpiredError` if too slow.
-
-        The last page has the version to watch from.
-        """
-        query = build_query(labels, fields, limit=str(limit))
-        path = resource.path(namespace=namespace)
-        while True:
-            answer = self._ask("GET", path, query=query, repeat=True)
-            metadata = answer.get("metadata") or {}
-            yield Page(answer.get("items") or [], metadata.get("resourceVersion", ""))
-            query["continue"] = metadata.get("continue") or ""
-            if not query["continue"]:
-                return
-
-    def watch(
-        self,
-        resource: Resource,
-        *,
-        resource_version: str,
-        namespace: str | None = None,
-        labels: str = "",
-        fields: str = "",
-        seconds: float = WATCH_SECONDS,
-    ) -> Iterator[WatchEvent]:
-        """Yield changes after a version until the time is up; raises `ExpiredError`.
-
-        A server that is silent, or doesn't end the stream, ends it as an `UnreachableError`.
-        """
-        query = build_watch_query(labels, fields, resource_version=resource_version, seconds=seconds)
-        path = resource.path(namespace=namespace)
-        request, silence = f"WATCH {path}", min(WATCH_SILENCE_SECONDS, seconds + WATCH_GRACE_SECONDS)
-        end = time.monotonic() + seconds + WATCH_GRACE_SECONDS
-        with self._open(request, path, query=query, silence=silence) as response:
-            for line in iter(response.readline, b""):
-                try:
-                    event = parse_event(request, line)
-                except ValueError as cut:
-                    raise UnreachableError(request, 0, type(cut).__name__, str(cut)) from cut
-                yield event
-                if time.monotonic() > end:
-                    raise UnreachableError(request, 0, "TimeoutError", "the server doesn't end the watch")
-
     def create(
         self, resource: Resource, body: Manifest, *, namespace: str | None = None, repeat: bool = False
     ) -> Manifest:
-        """Create an object, strictly checked; of several callers one succeeds.
+        """Create an object; see `build_create`.
 
         With `repeat` it is tried again although an earlier try may have been carried out: an
         `AlreadyExistsError` may then come from that one.
-
-        Raises `AlreadyExistsError` for the others.
         """
-        path = resource.path(namespace=namespace or body["metadata"].get("namespace"))
-        # Plain create drops unknown fields silently.
-        return self._ask("POST", path, body=body, query={"fieldValidation": "Strict"}, repeat=repeat)
+        return self._ask(build_create(resource, body, namespace=namespace), repeat=repeat)
 
     def replace(self, resource: Resource, body: Manifest, *, subresource: str = "") -> Manifest:
-        """Replace an object of this resourceVersion; raises `ConflictError` if it has changed."""
-        metadata = body["metadata"]
-        path = resource.path(
-            namespace=metadata.get("namespace"), name=metadata["name"], subresource=subresource
-        )
-        return self._ask("PUT", path, body=body, repeat=False)
+        """Replace an object of this resourceVersion; see `build_replace`."""
+        return self._ask(build_replace(resource, body, subresource=subresource), repeat=False)
 
-    def patch(
-        self,
-        resource: Resource,
-        name: str,
-        changes: Manifest,
-        *,
-        namespace: str | None = None,
-        subresource: str = "",
-    ) -> Manifest:
-        """Change these fields of an object, or of its `scale` or `status`; None takes a field away.
+    def _read_list(self, request: Request) -> Iterator[Page]:
+        page = request
+        while True:
+            answer = self._ask(page)
+            metadata = answer.get("metadata") or {}
+            yield Page(answer.get("items") or [], metadata.get("resourceVersion", ""))
+            if not (rest := metadata.get("continue")):
+                return
+            page = replace(request, query={**request.query, "continue": rest})
 
-        With `metadata.resourceVersion` among them only that version, else it raises `ConflictError`.
-        Raises `NotFoundError`.
-        """
-        path = resource.path(namespace=namespace, name=name, subresource=subresource)
-        query = {"fieldValidation": "Strict"}
-        return self._ask("PATCH", path, body=changes, query=query, content=MERGE_PATCH, repeat=True)
+    def _follow(self, request: Request) -> Iterator[WatchEvent]:
+        """Yield changes; a server that is silent, or doesn't end the stream, is an `UnreachableError`."""
+        name, seconds = str(request), float(str(request.query["timeoutSeconds"])) + WATCH_GRACE_SECONDS
+        end = time.monotonic() + seconds
+        with self._open(request, silence=min(WATCH_SILENCE_SECONDS, seconds)) as response:
+            for line in iter(response.readline, b""):
+                try:
+                    event = parse_event(name, line)
+                except ValueError as cut:
+                    raise UnreachableError(name, 0, type(cut).__name__, str(cut)) from cut
+                yield event
+                if time.monotonic() > end:
+                    raise UnreachableError(name, 0, "TimeoutError", "the server doesn't end the watch")
 
-    def delete(
-        self,
-        resource: Resource,
-        name: str,
-        *,
-        namespace: str | None = None,
-        uid: str | None = None,
-        resource_version: str | None = None,
-        propagation: Propagation = "Background",
-    ) -> None:
-        """Delete an object; see `fray.kube.api.KubeApi.delete`."""
-        body = build_delete_options(propagation, uid=uid, resource_version=resource_version)
+    def _delete(self, request: Request) -> None:
+        """Send a request to delete an object; one that is gone already is fine."""
         try:
-            path = resource.path(namespace=namespace, name=name)
-            self._ask("DELETE", path, body=body, repeat=True)
+            self._ask(request)
         except NotFoundError:
             return
         except ConflictError:
-            if uid is None or self._has_uid(resource, name, namespace=namespace, uid=uid):
+            if request.uid is None or self._has_uid(request, request.uid):
                 raise
             # Another object has taken the name: the one that was meant is gone.
 
-    def _has_uid(self, resource: Resource, name: str, *, namespace: str | None, uid: str) -> bool:
+    def _has_uid(self, request: Request, uid: str) -> bool:
         try:
-            found = self.get(resource, name, namespace=namespace)
+            found = self._ask(build_get(request.resource, request.name, namespace=request.namespace))
         except NotFoundError:
             return False
         return bool(found["metadata"]["uid"] == uid)
 
-    def _ask(
-        self,
-        method: str,
-        path: str,
-        *,
-        repeat: bool,
-        body: Manifest | None = None,
-        query: Mapping[str, str] | None = None,
-        content: str = JSON,
-    ) -> Manifest:
+    def _ask(self, request: Request, *, repeat: bool = True) -> Manifest:
         """Return the answer, after further tries where `repeat`, or the error itself, allows them."""
-        request = f"{method} {path}"
         failures = 0
         while True:
             try:
-                return self._ask_once(request, path, body=body, query=query, content=content)
+                return self._ask_once(request)
             except (ServerError, ThrottledError, UnreachableError) as error:
                 failures += 1
                 asked = error.retry_after_seconds or 0.0
@@ -289,54 +204,39 @@ class ApiClient:
                     raise
                 self._pause(BACKOFF.pause(failures, asked))
 
-    def _ask_once(
-        self, request: str, path: str, *, body: Manifest | None, query: Mapping[str, str] | None, content: str
-    ) -> Manifest:
-        with self._open(request, path, body=body, query=query, content=content) as response:
+    def _ask_once(self, request: Request) -> Manifest:
+        with self._open(request) as response:
             text = response.read()
         try:
             return parse_object(text, "kind")
         except ValueError as garbled:
             # Something between us and the server answered, or cut the answer.
-            raise UnreachableError(request, 0, "no object", str(garbled)) from garbled
+            raise UnreachableError(str(request), 0, "no object", str(garbled)) from garbled
 
     @contextmanager
-    def _open(
-        self,
-        request: str,
-        path: str,
-        *,
-        body: Manifest | None = None,
-        query: Mapping[str, str] | None = None,
-        content: str = JSON,
-        silence: float | None = None,
-    ) -> Iterator[http.client.HTTPResponse]:
+    def _open(self, request: Request, *, silence: float | None = None) -> Iterator[http.client.HTTPResponse]:
         """Send a request; raise the typed error of any answer but success, and of a connection that fails.
 
         `silence` is how many seconds the server may say nothing after the answer has begun.
         """
         import http.client  # noqa: PLC0415 - see the top
 
-        method = request.partition(" ")[0].replace("WATCH", "GET")
-        target = f"{path}?{urlencode(query)}" if query else path
-        headers = {"Authorization": f"Bearer {self._read_token(request)}", "Accept": JSON}
-        data = None if body is None else json.dumps(body).encode()
-        if data is not None:
-            headers["Content-Type"] = content
-        connection = self._connect(request)
+        name = str(request)
+        headers = request.build_headers(f"Bearer {self._read_token(name)}")
+        connection = self._connect(name)
         connected = connection.sock  # which the connection may give away to the response
         try:
-            connection.request(method, target, data, headers)
+            connection.request(request.verb, request.target, request.content, headers)
             with connection.getresponse() as response:
                 # Anything but success, redirections too: the token goes to no other server.
                 if response.status >= http.client.MULTIPLE_CHOICES:
                     after = response.getheader("Retry-After", "")
-                    raise read_api_error(request, response.status, response.read(), retry_after=after)
+                    raise read_api_error(name, response.status, response.read(), retry_after=after)
                 if silence is not None:
                     connected.settimeout(silence)
                 yield response
         except (OSError, http.client.HTTPException) as lost:
-            raise UnreachableError(request, 0, type(lost).__name__, str(lost)) from lost
+            raise UnreachableError(name, 0, type(lost).__name__, str(lost)) from lost
         finally:
             connection.close()
 
@@ -369,6 +269,12 @@ class ApiClient:
             reason = f"NotConnected ({type(failed).__name__})"
             raise UnreachableError(request, 0, reason, str(failed)) from failed
         return connection
+
+    get = sending(build_get, _ask)
+    list_pages = sending(build_list, _read_list)
+    watch = sending(build_watch, _follow)
+    patch = sending(build_patch, _ask)
+    delete = sending(build_delete, _delete)
 
 
 def _was_not_done(error: ApiError) -> bool:
