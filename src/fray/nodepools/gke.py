@@ -11,12 +11,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
 from fray.errors import ExtraMissingError, GkeClusterError, GkeCredentialsError
+from fray.kube.official_client import config
 from fray.nodepools.answers import derive_error
 from fray.nodepools.bodies import GkeCluster
 from fray.nodepools.existing import (
@@ -67,42 +67,24 @@ def find_cluster(environ: Mapping[str, str], *, context: str | None = None) -> G
     Raises:
         GkeClusterError: There is no kubeconfig, no such context, or it leads to no GKE cluster.
     """
-    merged: dict[str, Any] = {}
-    for part in (environ.get("KUBECONFIG") or KUBECONFIG).split(":"):
-        if part:
-            merged = _merge(merged, _read_kubeconfig(Path(part).expanduser()))
-    wanted = context or merged.get("current-context")
-    if not wanted:
-        raise GkeClusterError("the kubeconfig has no current context")
-    chosen = next((each for each in merged.get("contexts") or () if each.get("name") == wanted), None)
+    path = environ.get("KUBECONFIG") or KUBECONFIG
+    try:
+        contexts, current = config.list_kube_config_contexts(path)
+        chosen = current if context is None else {each["name"]: each for each in contexts}.get(context)
+        entry = str(chosen["context"]["cluster"]) if chosen is not None else ""
+    except (config.ConfigException, OSError, yaml.YAMLError) as error:
+        raise GkeClusterError(f"{path} can't be read: {_first_line(error)}") from error
+    except (ValueError, TypeError, AttributeError, LookupError) as error:
+        # A file of another shape raises what it likes.
+        raise GkeClusterError(f"{path} is no kubeconfig: {_first_line(error)}") from error
     if chosen is None:
-        raise GkeClusterError(f"the kubeconfig has no context {wanted!r}")
-    context_body = chosen.get("context")
-    entry = str(context_body.get("cluster", "")) if isinstance(context_body, dict) else ""
+        raise GkeClusterError(f"the kubeconfig has no context {context!r}")
     parts = entry.split("_")
     if not entry.startswith(GKE_ENTRY) or len(parts) != 4 or not all(parts):
         raise GkeClusterError(
-            f"context {wanted!r} leads to {entry!r}, which isn't named as gcloud names clusters"
+            f"context {chosen['name']!r} leads to {entry!r}, which isn't named as gcloud names clusters"
         )
     return GkeCluster(*parts[1:])
-
-
-def _read_kubeconfig(path: Path) -> dict[str, Any]:
-    try:
-        read = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise GkeClusterError(f"{path} can't be read: {_first_line(error)}") from error
-    return read if isinstance(read, dict) else {}
-
-
-def _merge(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """Merge as kubectl does: of two entries the first counts."""
-    lists = [each.get("contexts") for each in (first, second)]
-    contexts = [entry for each in lists if isinstance(each, list) for entry in each]
-    current = first.get("current-context") or second.get("current-context")
-    return {"contexts": [each for each in contexts if isinstance(each, dict)], "current-context": current}
 
 
 class Gke:

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from fray.cli.app import app
 from fray.cli.doctor import diagnose
 from fray.cluster.cluster_spec import KubernetesSpec, LocalSpec
+from tests.gke.kubeconfig import write_kubeconfig
 from tests.unit.cli.test_pools import Text
 from tests.unit.cluster.local_jobs import frayjob
 
@@ -19,10 +20,9 @@ def test_without_credentials_the_rest_is_told_as_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "none.json"))
-    context = {"name": "c", "context": {"cluster": "gke_p_us-east5_c", "user": "u"}}
-    (tmp_path / "config").write_text(yaml.safe_dump({"contexts": [context], "current-context": "c"}))
+    environ = write_kubeconfig(tmp_path / "config", "gke_p_us-east5_c")
     output = Text()
-    code = diagnose(KubernetesSpec(), None, environ={"KUBECONFIG": str(tmp_path / "config")}, output=output)
+    code = diagnose(KubernetesSpec(), None, environ=environ, output=output)
     assert code == 1
     assert "unknown   GKE" in output.text
     assert "gcloud auth application-default login" in output.text

@@ -36,6 +36,7 @@ from fray.nodepools.bodies import Form
 from fray.nodepools.requests import PoolChoices
 from fray.nodepools.usage import ClusterObjects
 from tests.gke.compute import open_fake_session
+from tests.gke.kubeconfig import write_kubeconfig
 from tests.gke.server import FakeGke
 
 JOB = {
@@ -80,8 +81,7 @@ class Bench:
         self.fake, self.folder = fake, folder
         self.pods: list[dict[str, Any]] = []
         entry = f"gke_{fake.project}_{fake.location}_{fake.cluster}"
-        context = {"name": "c", "context": {"cluster": entry}}
-        (folder / "config").write_text(yaml.safe_dump({"contexts": [context], "current-context": "c"}))
+        write_kubeconfig(folder / "config", entry)
         self.write_job(JOB)
         self.output, self.notes = Text(), Text()
 

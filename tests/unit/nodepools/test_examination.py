@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from fray.cluster.answers import CheckResult, Mark
 from fray.errors import ExtraMissingError
@@ -16,6 +15,7 @@ from fray.nodepools.examination import examine_gke
 from fray.nodepools.gke import Gke
 from fray.nodepools.requests import PoolChoices, name_pool
 from tests.gke.compute import ComputeAdapter, open_fake_session
+from tests.gke.kubeconfig import write_kubeconfig
 from tests.gke.server import FakeGke
 from tests.unit.nodepools.golden import build_job, build_request
 
@@ -26,8 +26,7 @@ class Bench:
         self.point_to(f"gke_{fake.project}_{fake.location}_{fake.cluster}")
 
     def point_to(self, entry: str) -> None:
-        context = {"name": "c", "context": {"cluster": entry}}
-        self.config.write_text(yaml.safe_dump({"contexts": [context], "current-context": "c"}))
+        write_kubeconfig(self.config, entry)
 
     def examine(self, **more: Any) -> dict[str, CheckResult]:
         given: dict[str, Any] = {

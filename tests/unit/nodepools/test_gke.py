@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from fray.errors import ExtraMissingError, GkeClusterError, GkeCredentialsError, NodePoolError
 from fray.nodepools import gke as shell
@@ -17,6 +16,7 @@ from fray.nodepools.bodies import GkeCluster, build_body
 from fray.nodepools.following import Following, PoolFate, create_pools, delete_pools
 from fray.nodepools.gke import Gke, find_cluster, open_client
 from fray.nodepools.requests import PoolChoices, name_pool
+from tests.gke.kubeconfig import write_kubeconfig
 from tests.gke.server import FakeGke
 from tests.unit.nodepools.golden import build_request
 
@@ -153,14 +153,8 @@ def test_a_fate_is_never_done_before_its_operation(fake: FakeGke, gke: Gke) -> N
 # --- which cluster, and as whom
 
 
-def write_kubeconfig(path: Path, entry: str, *, name: str = "renamed") -> dict[str, str]:
-    context = {"name": name, "context": {"cluster": entry, "user": "u"}}
-    path.write_text(yaml.safe_dump({"contexts": [context], "current-context": name}))
-    return {"KUBECONFIG": str(path)}
-
-
 def test_the_cluster_is_found_by_its_entry_whatever_the_context_is_called(tmp_path: Path) -> None:
-    environ = write_kubeconfig(tmp_path / "config", "gke_my-project_us-east5_fray")
+    environ = write_kubeconfig(tmp_path / "config", "gke_my-project_us-east5_fray", name="renamed")
     assert find_cluster(environ) == GkeCluster("my-project", "us-east5", "fray")
     assert (
         find_cluster(environ, context="renamed").path
@@ -169,7 +163,7 @@ def test_the_cluster_is_found_by_its_entry_whatever_the_context_is_called(tmp_pa
     assert find_cluster(environ).region == "us-east5"
 
 
-@pytest.mark.parametrize("entry", ["kind-kind", "gke_a_b", "gke___", ""])
+@pytest.mark.parametrize("entry", ["kind-kind", "gke_a_b", "gke___", "gke"])
 def test_a_cluster_that_is_not_gkes_is_told(tmp_path: Path, entry: str) -> None:
     with pytest.raises(GkeClusterError, match="isn't named as gcloud"):
         find_cluster(write_kubeconfig(tmp_path / "config", entry))
