@@ -7,8 +7,9 @@ Pure. The body is the JSON form of the API's message `NodePool`
 from __future__ import annotations
 
 import json
+import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -32,6 +33,16 @@ SCOPES: Final = ("https://www.googleapis.com/auth/cloud-platform",)
 Form = Literal["request", "gcloud", "terraform"]
 """What a request is written as: the API's JSON, commands for gcloud, or Terraform's."""
 RESERVATION_KEY: Final = "compute.googleapis.com/reservation-name"
+TERRAFORM_NAMES: Final = {
+    "locations": "node_locations",
+    "config": "node_config",
+    "accelerators": "guest_accelerator",
+    "acceleratorType": "type",
+    "acceleratorCount": "count",
+}
+"""What Terraform calls fields of the API, where it isn't the same in snake case."""
+NUMBERS: Final = ("acceleratorCount", "maxPodsPerNode")
+"""Fields that the API takes as texts, since they are of 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -156,16 +167,14 @@ def format_gcloud(pool: PoolRequest, cluster: GkeCluster, *, made_by: str) -> st
             f"--{most}={pool.max_nodes}",
             "--location-policy=ANY",
         ]
-    if pool.topology is not None:
-        flags.append(f"--tpu-topology={pool.topology}")
-    if pool.policy is not None:
-        flags.append(f"--placement-policy={pool.policy.name}")
-    if pool.max_pods is not None:
-        flags.append(f"--max-pods-per-node={pool.max_pods}")
-    if pool.disk_type is not None:
-        flags.append(f"--disk-type={pool.disk_type}")
-    if pool.service_account is not None:
-        flags.append(f"--service-account={pool.service_account}")
+    options = {
+        "tpu-topology": pool.topology,
+        "placement-policy": pool.policy.name if pool.policy is not None else None,
+        "max-pods-per-node": pool.max_pods,
+        "disk-type": pool.disk_type,
+        "service-account": pool.service_account,
+    }
+    flags += [f"--{name}={value}" for name, value in options.items() if value is not None]
     if pool.gpu:
         flags.append(f"--accelerator=type={pool.accelerator},count={pool.chips},gpu-driver-version=default")
     if pool.spot:
@@ -205,60 +214,21 @@ def format_policy_gcloud(policy: WorkloadPolicy, cluster: GkeCluster) -> str:
 def format_terraform(pool: PoolRequest, cluster: GkeCluster, *, made_by: str) -> str:
     """Return a `google_container_node_pool` for Terraform's provider of Google Cloud."""
     body = build_body(pool, made_by=made_by)
-    config = body["config"]
-    lines = [
-        f"name               = {_quote(pool.name)}",
-        f"project            = {_quote(cluster.project)}",
-        f"location           = {_quote(cluster.location)}",
-        f"cluster            = {_quote(cluster.name)}",
-        f"initial_node_count = {pool.nodes}",
-    ]
-    if pool.zones:
-        lines.append(f"node_locations     = {json.dumps(list(pool.zones))}")
-    if pool.max_pods is not None:
-        lines.append(f"max_pods_per_node  = {pool.max_pods}")
-    if pool.max_nodes is not None:
-        most = "max_node_count" if pool.is_slice else "total_max_node_count"
-        least = "min_node_count" if pool.is_slice else "total_min_node_count"
-        lines += _block("autoscaling", {least: 0, most: pool.max_nodes, "location_policy": "ANY"})
-    management = body["management"]
-    lines += _block(
-        "management", {"auto_upgrade": management["autoUpgrade"], "auto_repair": management["autoRepair"]}
-    )
-    if pool.topology is not None:
-        lines += _block("placement_policy", {"type": "COMPACT", "tpu_topology": pool.topology})
-    elif pool.policy is not None:
-        lines += _block("placement_policy", {"type": "COMPACT", "policy_name": pool.policy.name})
-    if pool.queued:
-        lines += _block("queued_provisioning", {"enabled": True})
-    node: dict[str, Any] = {
-        "machine_type": pool.machine_type,
-        "oauth_scopes": list(SCOPES),
-        "labels": config["labels"],
-        "disk_type": pool.disk_type,
-        "service_account": pool.service_account,
-        "spot": pool.spot or None,
-        "flex_start": pool.flex_start or None,
-    }
-    inner = _assignments(node)
-    if pool.gpu:
-        inner += _block(
-            "guest_accelerator",
-            {"type": pool.accelerator, "count": pool.chips},
-            _block("gpu_driver_installation_config", {"gpu_driver_version": "DEFAULT"}),
-        )
-    if (affinity := config.get("reservationAffinity")) is not None:
-        inner += _block(
-            "reservation_affinity",
-            {
-                "consume_reservation_type": affinity["consumeReservationType"],
-                "key": affinity.get("key"),
-                "values": affinity.get("values"),
-            },
-        )
-    lines += _block("node_config", {}, inner)
+    if (pods := body.pop("maxPodsConstraint", None)) is not None:
+        body |= pods
+    if (scaling := body.get("autoscaling")) is not None:
+        del scaling["enabled"]
+        body["autoscaling"] = {"minNodeCount" if pool.is_slice else "totalMinNodeCount": 0, **scaling}
+    if (placement := body.get("placementPolicy")) is not None:
+        body["placementPolicy"] = {"type": "COMPACT", **placement}
+    place = {"name": pool.name, "project": cluster.project, "location": cluster.location}
     # A slice's size can't change, and the number of one that scales is the autoscaler's.
-    lines += _block("lifecycle", {}, ["ignore_changes = [initial_node_count]"])
+    lines = [
+        *_format_fields({**place, "cluster": cluster.name, **body}),
+        "lifecycle {",
+        "  ignore_changes = [initial_node_count]",
+        "}",
+    ]
     resource = f'resource "google_container_node_pool" {_quote(pool.name)}'
     return "\n".join([f"{resource} {{", *(f"  {line}" for line in lines), "}"])
 
@@ -274,15 +244,20 @@ def format_deletion(pools: Sequence[str], cluster: GkeCluster, form: Form) -> st
     return "\n".join(shlex.join([*command, pool, *place]) for pool in pools)
 
 
-def _block(name: str, values: dict[str, Any], inner: list[str] | None = None) -> list[str]:
-    body = [*_assignments(values), *(inner or [])]
-    return [f"{name} {{", *(f"  {line}" for line in body), "}"]
-
-
-def _assignments(values: dict[str, Any]) -> list[str]:
-    set_ = {key: value for key, value in values.items() if value is not None}
-    widest = max(map(len, set_), default=0)
-    return [f"{key.ljust(widest)} = {_quote(value)}" for key, value in set_.items()]
+def _format_fields(body: Mapping[str, Any]) -> list[str]:
+    """Return fields of the API in Terraform's words: values first, then objects as blocks."""
+    values: dict[str, str] = {}
+    blocks: list[str] = []
+    for field, value in body.items():
+        name = TERRAFORM_NAMES.get(field) or re.sub("([A-Z])", r"_\1", field).lower()
+        parts = value if isinstance(value, list) else [value]
+        if isinstance(parts[0], dict) and field != "labels":
+            for part in parts:
+                blocks += [f"{name} {{", *(f"  {line}" for line in _format_fields(part)), "}"]
+        else:
+            values[name] = value if field in NUMBERS else _quote(value)
+    widest = max(map(len, values), default=0)
+    return [*(f"{name.ljust(widest)} = {value}" for name, value in values.items()), *blocks]
 
 
 def _quote(value: Any) -> str:
