@@ -28,8 +28,8 @@ from fray.job.dask_values import (
     Failure,
     StreamEntry,
 )
+from fray.job.numbered_refs import only_of
 from fray.job.options import ActorOptions, CallOptions
-from fray.job.pool_refs import only_of
 from fray.job.timeline import TaskRun
 from fray.job.traits import Feature, refuse
 from fray.runtime.pool.objects.functions import encode_function

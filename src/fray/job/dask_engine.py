@@ -33,11 +33,10 @@ from fray.job.dask_values import (
     StreamEntry,
     TaskSpec,
     read_outcome,
-    register_engine,
 )
 from fray.job.engine import END, LATE, ContextStats, time_left
+from fray.job.numbered_refs import only_of, register_engine
 from fray.job.options import TaskOptions
-from fray.job.pool_refs import only_of
 from fray.job.progress import FutureState
 from fray.job.timeline import TaskRun
 from fray.job.traits import Feature

@@ -39,11 +39,11 @@ from fray.job.dask_values import (
     TaskSpec,
     failure_of,
     outcome_of,
-    serve_engines,
     until_ready,
 )
 from fray.job.engine import END
 from fray.job.local_actors import LocalActor
+from fray.job.numbered_refs import serve_engines
 from fray.job.options import ActorOptions, TaskOptions
 from fray.job.progress_display import turn_off
 from fray.job.refs import ObjectRef
@@ -190,7 +190,7 @@ class Host(WorkerPlugin):
             name=NAME,
         )
         turn_off()
-        serve_engines(self.engine)
+        serve_engines("dask", self.engine)
 
     async def teardown(self, worker: Worker) -> None:  # noqa: ARG002 - see WorkerPlugin
         """End all contexts here; see `WorkerPlugin`."""

@@ -31,16 +31,14 @@ from fray.job.dask_plugin import key_of
 from fray.job.dask_values import (
     DaskActorEntry,
     DaskEntry,
-    DaskSide,
     Failure,
     Outcome,
     StreamEntry,
     failure_of,
-    reduce_handle,
-    reduce_ref,
 )
+from fray.job.engine import Engine
+from fray.job.numbered_refs import NumberedEngine, only_of
 from fray.job.passing import list_generators
-from fray.job.pool_refs import number_of, only_of
 from fray.job.refs import GeneratorFuture, ObjectRef
 from fray.job.workers import ThreadWorkers, blocking
 from fray.runtime.pool.objects.calls import EncodedCall, encode_call
@@ -54,7 +52,7 @@ _NOTHING: AbstractContextManager[None] = nullcontext()
 AnyEntry = DaskEntry | StreamEntry
 
 
-class DaskRefs(WaitableEngine, DaskSide):
+class DaskRefs(NumberedEngine, WaitableEngine, Engine):
     """The entries of one process, by their numbers, and what has become of the tasks that it submitted.
 
     Parameters: this process's `client`; the `token` of the context.
@@ -228,20 +226,6 @@ class DaskRefs(WaitableEngine, DaskSide):
                 entry.future = self._client.submit(_give, *given, key=key, pure=False)
             else:
                 entry.future = self._client.scatter({key: outcome})[key]
-
-    # --- pickling -------------------------------------------------------------------------------------------
-
-    def wire_id(self, entry: Any) -> int:
-        """Return the entry's number; see `Engine`."""
-        return number_of(self, entry)
-
-    def reduce_ref(self, ref: Any) -> tuple[Any, ...]:
-        """Return what makes the ref again; see `dask_values`."""
-        return reduce_ref(self, ref)
-
-    def reduce_handle(self, handle: Any) -> tuple[Any, ...]:
-        """Return what makes the handle again; see `dask_values`."""
-        return reduce_handle(self, handle._actor)
 
     # --- what was submitted, and the scheduler --------------------------------------------------------------
 

@@ -10,22 +10,15 @@ import asyncio
 import itertools
 import pickle
 import uuid
-import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from fray.errors import ActorDiedError, ActorNotFoundError, ObjectLostError, SerializationError
-from fray.job.actor_methods import ActorMethods, RemoteActor
-from fray.job.actors import ActorHandle
+from fray.errors import ActorDiedError, SerializationError
 from fray.job.cells import Cell, Waitable
-from fray.job.engine import Engine
-from fray.job.passing import refuse_generator
-from fray.job.pool_refs import check_receiver
-from fray.job.refs import ObjectRef
+from fray.job.numbered_refs import find_engine
 from fray.job.streams import BufferedStream
 from fray.payload.values.exceptions import decode_error, encode_error, raisable
-from fray.payload.values.references import report_reference
 from fray.runtime.pool.objects.values import decode, encode
 
 __all__ = [
@@ -33,19 +26,13 @@ __all__ = [
     "CallEntry",
     "CallSpec",
     "DaskEntry",
-    "DaskSide",
     "Failure",
     "Outcome",
     "StreamEntry",
     "TaskSpec",
     "failure_of",
-    "find_engine",
     "outcome_of",
     "read_outcome",
-    "reduce_handle",
-    "reduce_ref",
-    "register_engine",
-    "serve_engines",
     "until_ready",
 ]
 
@@ -226,68 +213,6 @@ class CallSpec(NamedTuple):
     holds: tuple[int, ...]
     timeout: float | None
     streaming: bool
-
-
-# --- which engine a process has ------------------------------------------------------------------------
-
-
-class DaskSide(Engine, Protocol):
-    """The part of an engine on Dask that its refs and handles need."""
-
-    def refer(self, number: int) -> DaskEntry:
-        """Return the entry of a value that other processes know by its number."""
-
-    def refer_actor(self, number: int, label: str) -> DaskActorEntry:
-        """Return the entry of an actor that other processes know by its number."""
-
-
-_engines: weakref.WeakValueDictionary[str, DaskSide] = weakref.WeakValueDictionary()
-_makers: list[Callable[[str], DaskSide]] = []
-"""What makes the engine of a context in a worker of Dask; empty elsewhere."""
-
-
-def register_engine(engine: DaskSide) -> None:
-    """Let refs of the engine's context that are read in this process belong to it, as long as it lives."""
-    _engines[engine.token] = engine
-
-
-def serve_engines(make: Callable[[str], DaskSide]) -> None:
-    """Let `make` give the engines of contexts that this process, a worker of Dask, hasn't seen."""
-    _makers[:] = [make]
-
-
-def find_engine(token: str) -> DaskSide | None:
-    """Return this process's engine of a context; None if it isn't of the context's cluster."""
-    found = _engines.get(token)
-    return _makers[0](token) if found is None and _makers else found
-
-
-def reduce_ref(engine: DaskSide, ref: ObjectRef[Any]) -> tuple[Any, ...]:
-    """Report the reference to the encoder of the value; return what pickle makes the ref again from."""
-    refuse_generator(ref)
-    report_reference(ref.object_id)
-    return _read_ref, (engine.token, ref._entry.number, ref._name, ref._actor)
-
-
-def reduce_handle(engine: DaskSide, actor: RemoteActor) -> tuple[Any, ...]:
-    """Report the reference; return what pickle makes the handle again from."""
-    check_receiver(engine, actor.id)
-    report_reference(actor.entry.number)
-    return _read_handle, (engine.token, actor.entry.number, actor.methods)
-
-
-def _read_ref(token: str, number: int, name: str, actor: str) -> ObjectRef[Any]:
-    engine = find_engine(token)
-    if engine is None:
-        raise ObjectLostError(name or str(number), "this process is not of the context that has it")
-    return ObjectRef(engine, engine.refer(number), name, actor)
-
-
-def _read_handle(token: str, number: int, methods: ActorMethods) -> ActorHandle[Any]:
-    engine = find_engine(token)
-    if engine is None:
-        raise ActorNotFoundError(methods.label)
-    return ActorHandle(engine, RemoteActor(token, engine.refer_actor(number, methods.label), methods))
 
 
 def _wake(loop: asyncio.AbstractEventLoop, event: asyncio.Event, _: object = None) -> None:

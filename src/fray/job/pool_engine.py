@@ -1,7 +1,7 @@
 """Tasks and actors in worker processes: the same engine in the driver, which owns the pool, and in workers.
 
-How its refs and handles are pickled is in `pool_refs`. Where pools come from is in `pool`; what differs from
-the engines of one process stands in docs/contexts.md.
+How its refs and handles are pickled is in `numbered_refs`. Where pools come from is in `pool`; what differs
+from the engines of one process stands in docs/contexts.md.
 """
 
 from __future__ import annotations
@@ -22,17 +22,11 @@ from fray.errors import (
 from fray.job.actor_methods import ActorMethods, RemoteActor
 from fray.job.calls import Call, has_async_methods
 from fray.job.engine import END, LATE, ContextStats, time_left
+from fray.job.numbered_refs import NumberedEngine, only_of, register_engine
 from fray.job.options import ActorOptions, CallOptions, TaskOptions
 from fray.job.passing import list_generators, list_items
 from fray.job.pool_options import actor_profile, actor_shape, retried_exceptions, task_profile, task_shape
 from fray.job.pool_owner import PoolOwner
-from fray.job.pool_refs import (
-    number_of,
-    only_of,
-    reduce_handle,
-    reduce_ref,
-    register_engine,
-)
 from fray.job.progress import FutureState
 from fray.job.refs import GeneratorFuture
 from fray.job.timeline import TaskRun
@@ -66,7 +60,7 @@ class PoolSession:
     objects: ObjectReader
 
 
-class PoolEngine:
+class PoolEngine(NumberedEngine):
     """Runs tasks and actors in worker processes; see `Engine`.
 
     Parameters: the `session` of this process; the `owner` where the pool belongs to this process, so that
@@ -347,17 +341,13 @@ class PoolEngine:
 
     # --- pickling, and interrupts --------------------------------------------------------------------------
 
-    def wire_id(self, entry: Any) -> int:
-        """Return the entry's number; see `Engine`."""
-        return number_of(self, entry)
+    def refer(self, number: int) -> Entry:
+        """Return the entry of a value whose ref was read; see `NumberedEngine`."""
+        return self.client.refer(number)
 
-    def reduce_ref(self, ref: Any) -> tuple[Any, ...]:
-        """Return what makes the ref again; see `pool_refs`."""
-        return reduce_ref(self, ref)
-
-    def reduce_handle(self, handle: Any) -> tuple[Any, ...]:
-        """Return what makes the handle again; see `pool_refs`."""
-        return reduce_handle(self, handle._actor)
+    def refer_actor(self, number: int, label: str) -> Entry:  # noqa: ARG002 - the client asks for no name
+        """Return the entry of an actor whose handle was read; see `NumberedEngine`."""
+        return self.client.refer(number)
 
     def shielded(self) -> AbstractContextManager[None]:
         """Defer interrupts of the running task to the end of the block."""
