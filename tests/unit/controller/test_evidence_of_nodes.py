@@ -11,6 +11,7 @@ import pytest
 
 from fray.kube.api import Manifest
 from fray.kube.errors import ApiError, ForbiddenError, ServerError
+from fray.kube.request import Request
 from fray.kube.resources import FRAYJOBS, JOBSETS, NODES
 from fray.plan.jobset import build_attempt
 from fray.plan.settings import PlanSettings, RetryPolicy
@@ -182,13 +183,13 @@ def answer_with(
     """Have lists of nodes fail until a moment; return when they were asked for."""
     select, asked = MemoryServer.select, []
 
-    def fail(server: MemoryServer, resource: Any, *rest: Any, **more: Any) -> Any:
+    def fail(server: MemoryServer, request: Request) -> Any:
         now = asyncio.get_running_loop().time()
-        if resource is NODES:
+        if request.resource is NODES:
             asked.append(now)
             if now < until:
                 raise error
-        return select(server, resource, *rest, **more)
+        return select(server, request)
 
     monkeypatch.setattr(MemoryServer, "select", fail)
     return asked

@@ -10,6 +10,7 @@ import pytest
 
 from fray.kube.api import Manifest
 from fray.kube.errors import ForbiddenError, ServerError
+from fray.kube.request import Request
 from fray.kube.resources import FRAYJOBS, JOBSETS, WORKLOADS
 from fray.plan.jobset import build_attempt
 from fray.plan.kueue import is_misnumbered
@@ -165,10 +166,10 @@ def test_a_job_waits_in_its_queue_without_anybodys_words(
         serve(*WORKLOADS)
         select = MemoryServer.select
 
-        def refuse(server: MemoryServer, resource: Any, *rest: Any) -> Any:
-            if resource in WORKLOADS:
+        def refuse(server: MemoryServer, request: Request) -> Any:
+            if request.resource in WORKLOADS:
                 raise error("LIST workloads", 403 if error is ForbiddenError else 500, "", "no")
-            return select(server, resource, *rest)
+            return select(server, request)
 
         monkeypatch.setattr(MemoryServer, "select", refuse)
 
