@@ -102,6 +102,18 @@ def test_no_generator_waits_for_items_that_were_taken_and_not_told() -> None:
     assert SMALL_BYTES > ACKNOWLEDGED_TOGETHER * ITEM_INLINE_LIMIT * RESUME_SHARE
 
 
+@pytest.mark.parametrize("taken", [15, 16, 20, 63, 64, 79, 80, 127, 143])
+def test_the_head_knows_of_a_reader_that_has_taken_all_that_its_generator_does_not_wait_for_it(
+    taken: int,
+) -> None:
+    stream = Stream()
+    stream.take(*[VALUE] * taken)
+    told = stream.told()
+    # Else it would never say of such a pool that it stands still.
+    assert taken - (told[-1] if told else 0) < TaskSpec._field_defaults["buffered"]
+    assert len(told) <= taken // ACKNOWLEDGED_TOGETHER + 1
+
+
 def test_two_items_of_one_stream_are_one_that_is_ready() -> None:
     stream = Stream()
     other = stream.client.submit(TaskSpec(stream.client.new_id(), b"f", b"", "task"), b"")

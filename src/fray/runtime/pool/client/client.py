@@ -54,6 +54,9 @@ CROWDED_INLINE_LIMIT = 1024
 ACKNOWLEDGED_TOGETHER = 64
 """Small items of a generator that its reader has taken, and that are reported to the head at once: a quarter
 of those that it may be ahead at least, so that it needn't wait for fewer."""
+ACKNOWLEDGED_BEFORE_WAITING = 16
+"""Those that are reported once there is no further item: of a generator that is so many ahead (`buffered`),
+the head believes that it waits for its reader, and doesn't tell that the pool stands still."""
 
 
 class PoolClient:
@@ -376,7 +379,8 @@ class PoolClient:
                     item = stream.items.popleft()
                     stream.consumed += 1
                     stream.ready = bool(stream.items) or stream.outcome is not None
-                    several = stream.consumed - stream.acknowledged >= ACKNOWLEDGED_TOGETHER
+                    enough = ACKNOWLEDGED_TOGETHER if stream.items else ACKNOWLEDGED_BEFORE_WAITING
+                    several = stream.consumed - stream.acknowledged >= enough
                     # Nobody makes more of them once they have ended.
                     if stream.outcome is None and (several or type(item.outcome) is Stored):
                         stream.acknowledged = stream.consumed
