@@ -65,9 +65,9 @@ options = ActorOptions(
 actor = ctx.create_actor(StatusActor, options=options)
 assert ctx.create_actor(StatusActor, options=options) == actor
 task_options = TaskOptions(resources={"CPU": 4, "GPU": 1, "memory": 8 * 1024**3})
-print(ctx.get(actor.status()), ctx.get(ctx.create_task(my_task, [1, 2], options=task_options)))
+print(ctx.get(actor.status()), ctx.get(ctx.create_task(my_task, (1, 2), options=task_options)))
 """
-    assert run_as_script(program) == "ok [1, 2]\n"
+    assert run_as_script(program) == "ok (1, 2)\n"
 
 
 @pytest.mark.parametrize("arguments", ["'sync'", "'threadpool', max_workers=4"])

@@ -7,7 +7,6 @@ docs/contexts.md and are tested. Nothing here runs anything.
 from __future__ import annotations
 
 import os
-import warnings
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -274,9 +273,6 @@ class JobContext:
         self, fn: Callable[..., T], /, *args: Any, options: TaskOptions | None = None, **kwargs: Any
     ) -> ObjectRef[T]:
         """Start a task, as `run` does; `args=` (a tuple) and `kwargs=` (a dict) are an older spelling."""
-        if len(args) == 1 and isinstance(args[0], tuple):
-            meaning = "a tuple alone is one argument, and was all arguments in an earlier API"
-            warnings.warn(f"create_task: {meaning}; write args=(...), or run(fn, (...))", stacklevel=2)
         return submit_call(self._engine, read_call(fn, args, kwargs), options or _DEFAULT)
 
     @overload
