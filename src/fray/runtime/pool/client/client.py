@@ -91,7 +91,7 @@ class PoolClient:
             waiter.lock, timeout
         )
         """Blocks until a wait is over; returns whether that was within the seconds. It may hear the head in
-        this thread meanwhile; otherwise another one hears it, and wakes this one."""
+        this thread until then; otherwise another one hears it, and wakes this one."""
         self._limit = limit
         self._eager = eager
         self._defer = defer or post

@@ -100,7 +100,7 @@ class _HeadProgram:
     async def listen(self) -> list[Address]:
         """Listen on all addresses; return the real ones."""
         if self._config.socket is not None:
-            # First: whoever finds another address open finds this one, too.
+            # First: a process that looks here before it tries the other address should find it open.
             await self._listen_in_pod(self._config.socket)
         for address in self._config.listen:
             self._servers.append(await self._serve(address))
