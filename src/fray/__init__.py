@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fray.offered_names import ERRORS, HOMES, find_offered, list_users_names
+from fray.offered_names import ROOT_HOMES, find_offered, list_users_names
 
 if TYPE_CHECKING:
     from fray.actor import ActorFuture as ActorFuture
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 
     __version__: str
 
-_HOMES = (*HOMES, ERRORS)
-
-
 if not TYPE_CHECKING:  # else mypy would find no misspelt name
 
     def __getattr__(name: str) -> Any:
@@ -45,7 +42,7 @@ if not TYPE_CHECKING:  # else mypy would find no misspelt name
 
             value = version("fray")
         else:
-            value = find_offered(__name__, name, _HOMES)
+            value = find_offered(__name__, name, ROOT_HOMES)
         globals()[name] = value
         return value
 

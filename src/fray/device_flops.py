@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from fray.accelerators.peak_flops import (
     list_peak_flops,
@@ -11,7 +11,7 @@ from fray.accelerators.peak_flops import (
     lookup_peak_flops,
     read_jax_device_kind,
 )
-from fray.offered_names import find_offered
+from fray.offered_names import offer_names
 
 __all__ = [
     "DEVICE_FLOPS",
@@ -51,7 +51,4 @@ def device_flops_for_jax_device(kind: str, dtype: str = "bf16") -> float | None:
     return flops
 
 
-if not TYPE_CHECKING:  # else mypy would find no misspelt name
-
-    def __getattr__(name: str) -> Any:
-        return find_offered(__name__, name, ())
+offer_names(__name__)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
+from fray.offered_names import offer_names
 
-from fray.offered_names import find_offered
-
-
-def __getattr__(name: str) -> Any:
-    return find_offered(__name__, name, ())
+offer_names(__name__)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from fray.job import JobContext as ExecutionContext
 from fray.job import SyncContext, ThreadContext, create_context, fray_job_ctx
 from fray.job import ThreadContext as LocalJobContext
 from fray.job.ray import RayContext
-from fray.offered_names import find_offered
+from fray.offered_names import offer_names
 
 __all__ = [
     "ExecutionContext",
@@ -20,7 +18,4 @@ __all__ = [
     "fray_job_ctx",
 ]
 
-if not TYPE_CHECKING:  # else mypy would find no misspelt name
-
-    def __getattr__(name: str) -> Any:
-        return find_offered(__name__, name, ())
+offer_names(__name__)

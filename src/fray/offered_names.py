@@ -6,12 +6,13 @@ Errors are listed by `fray.errors` itself, which needs the standard library only
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from importlib import import_module
 from types import MappingProxyType, ModuleType
 from typing import Any, Final
 
-__all__ = ["HOMES", "find_offered", "import_home", "list_offered", "list_users_names"]
+__all__ = ["HOMES", "find_offered", "import_home", "list_offered", "list_users_names", "offer_names"]
 
 ERRORS: Final = "fray.errors"
 HOMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
@@ -79,6 +80,10 @@ HOMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "LocalClient",
             "LocalJobHandle",
         ),
+        "fray.queue.base": ("Lease", "MemoryQueue", "Queue"),
+        "fray.queue.client": ("ClientLimits", "HttpQueue"),
+        "fray.queue.file": ("FileQueue",),
+        "fray.queue.server": ("HttpQueueServer", "ServerLimits"),
         "fray.ray_backend": ("RayClient",),
         "fray.runtime.identity": ("Identity", "IdentityError", "current_identity"),
         "fray.types": (
@@ -105,6 +110,8 @@ HOMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     }
 )
 """Where each public name stands that is no error."""
+ROOT_HOMES: Final = (*(home for home in HOMES if not home.startswith("fray.queue.")), ERRORS)
+"""Those of which `fray` itself offers the names."""
 EARLIER_HOMES: Final = (
     "fray.actor",
     "fray.client.errors",
@@ -154,6 +161,20 @@ WITHDRAWN: Final[Mapping[str, str]] = MappingProxyType(
 """Names of earlier APIs that nothing here stands for, and what to write instead."""
 
 
+def offer_names(package: str, homes: tuple[str, ...] = ()) -> None:
+    """Let a module offer names of its `homes` beside its own, and keep what was found; see `find_offered`.
+
+    Type checkers don't see it, so that they find misspelt names.
+    """
+    space = vars(sys.modules[package])
+
+    def find(name: str) -> Any:
+        value = space[name] = find_offered(package, name, homes)
+        return value
+
+    space.update(__getattr__=find, __dir__=lambda: space.get("__all__") or list_offered(homes))
+
+
 def find_offered(package: str, name: str, homes: tuple[str, ...]) -> Any:
     """Return what a package offers under a name, for its `__getattr__`.
 
@@ -184,7 +205,8 @@ def list_offered(homes: tuple[str, ...]) -> list[str]:
 
 def list_users_names() -> list[str]:
     """Return the names that completion of `fray` shows, sorted: no errors, none of earlier APIs."""
-    names = {name for home, names in HOMES.items() if not home.startswith(EARLIER_HOMES) for name in names}
+    homes = (home for home in ROOT_HOMES if not home.startswith(EARLIER_HOMES))
+    names = {name for home in homes for name in HOMES.get(home, ())}
     return sorted(name for name in names - EARLIER_NAMES if not _may_be_error(name))
 
 

@@ -10,25 +10,13 @@ A client launches on a `Cluster` and a handle asks one; nothing is launched, wai
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from fray.offered_names import HOMES, find_offered, list_offered
+from fray.offered_names import HOMES, offer_names
 
 if TYPE_CHECKING:
     from fray.client.client import *  # noqa: F403 - its `__all__` is the list
     from fray.client.errors import *  # noqa: F403
     from fray.client.handle import *  # noqa: F403
 
-_HOMES = tuple(home for home in HOMES if home.startswith(f"{__name__}."))
-
-
-if not TYPE_CHECKING:  # else mypy would find no misspelt name
-
-    def __getattr__(name: str) -> Any:
-        value = find_offered(__name__, name, _HOMES)
-        globals()[name] = value
-        return value
-
-
-def __dir__() -> list[str]:
-    return list_offered(_HOMES)
+offer_names(__name__, tuple(home for home in HOMES if home.startswith(f"{__name__}.")))

@@ -8,9 +8,9 @@ are first used.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from fray.offered_names import HOMES, find_offered, list_offered
+from fray.offered_names import HOMES, offer_names
 
 if TYPE_CHECKING:
     from fray.cluster.base import Cluster as Cluster
@@ -34,16 +34,6 @@ _OF_ANOTHER_PLACE = (
     "fray.legacy.tpu_topology",
     "fray.types",
 )
-_HOMES = tuple(home for home in HOMES if home.startswith(f"{__name__}.") or home in _OF_ANOTHER_PLACE)
-
-
-if not TYPE_CHECKING:  # else mypy would find no misspelt name
-
-    def __getattr__(name: str) -> Any:
-        value = find_offered(__name__, name, _HOMES)
-        globals()[name] = value
-        return value
-
-
-def __dir__() -> list[str]:
-    return list_offered(_HOMES)
+offer_names(
+    __name__, tuple(home for home in HOMES if home.startswith(f"{__name__}.") or home in _OF_ANOTHER_PLACE)
+)

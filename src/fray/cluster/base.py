@@ -23,7 +23,7 @@ from fray.cluster.command_streams import CommandStreams
 from fray.cluster.failures import raise_failures, raise_first_failure
 from fray.cluster.progress import describe_frayjob
 from fray.errors import ActorNotFoundError, UnsupportedFeatureError, WaitTimeoutError
-from fray.offered_names import find_offered
+from fray.offered_names import offer_names
 from fray.payload.outcome import Outcome
 from fray.plan.gang_placement import NOTHING_READ, ClusterTopology
 from fray.types import Entrypoint, JobId, JobInfo, JobRequest, JobStatus, LogLine, MonitoredJob
@@ -39,18 +39,13 @@ if TYPE_CHECKING:
     from fray.runtime.actors.joining import Reach
     from fray.runtime.pool.view import PoolView
     from fray.types import EnvironmentConfig, ResourceConfig
-else:  # else mypy would find no misspelt name
-
-    def __getattr__(name: str) -> Any:
-        """An earlier API had the data of requests here."""
-        return find_offered(__name__, name, ("fray.legacy.tpu_topology", "fray.types"))
-
 
 __all__ = ["MONITORED_LINES", "Cluster"]
 
 logger = logging.getLogger(__name__)
 A = TypeVar("A")
 
+offer_names(__name__, ("fray.legacy.tpu_topology", "fray.types"))  # an earlier API had requests here
 MONITORED_LINES: Final = 100_000
 """Lines that `monitor` keeps for its caller, the last ones."""
 

@@ -42,7 +42,7 @@ from fray.job.progress import FutureState, total_of
 from fray.job.progress_display import watching
 from fray.job.refs import GeneratorFuture, ObjectRef, check_owned, read_ref, reader_of, submit_call
 from fray.job.waiting import ReadyRefs, Rest, claim
-from fray.offered_names import find_offered
+from fray.offered_names import offer_names
 from fray.settings import STATE_DIR
 from fray.vocabulary import ENV_POOL_KEY, ENV_ROOT_JOB
 
@@ -662,10 +662,7 @@ def find_context(token: str) -> JobContext | None:
     return _contexts.get(token)
 
 
-if TYPE_CHECKING:  # what an earlier API had here
-    from fray.job.ray import RayContext  # noqa: F401
-else:
+if TYPE_CHECKING:
+    from fray.job.ray import RayContext  # noqa: F401 - an earlier API had it here
 
-    def __getattr__(name: str) -> Any:
-        """An earlier API had `create_job_ctx` and its kin here; they are made where engines are known."""
-        return find_offered(__name__, name, ("fray.job", "fray.job.ray"))
+offer_names(__name__, ("fray.job", "fray.job.ray"))  # as it had `create_job_ctx` and its kin

@@ -7,44 +7,18 @@ queue doesn't pay for the libraries of the others. Nothing is defined here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from fray.offered_names import import_home
+from fray.offered_names import HOMES, offer_names
 
 if TYPE_CHECKING:
-    from fray.queue.base import Lease, MemoryQueue, Queue
-    from fray.queue.client import ClientLimits, HttpQueue
-    from fray.queue.file import FileQueue
-    from fray.queue.server import HttpQueueServer, ServerLimits
+    from fray.queue.base import Lease as Lease
+    from fray.queue.base import MemoryQueue as MemoryQueue
+    from fray.queue.base import Queue as Queue
+    from fray.queue.client import ClientLimits as ClientLimits
+    from fray.queue.client import HttpQueue as HttpQueue
+    from fray.queue.file import FileQueue as FileQueue
+    from fray.queue.server import HttpQueueServer as HttpQueueServer
+    from fray.queue.server import ServerLimits as ServerLimits
 
-__all__ = [
-    "ClientLimits",
-    "FileQueue",
-    "HttpQueue",
-    "HttpQueueServer",
-    "Lease",
-    "MemoryQueue",
-    "Queue",
-    "ServerLimits",
-]
-
-_HOMES = {
-    "ClientLimits": "fray.queue.client",
-    "FileQueue": "fray.queue.file",
-    "HttpQueue": "fray.queue.client",
-    "HttpQueueServer": "fray.queue.server",
-    "Lease": "fray.queue.base",
-    "MemoryQueue": "fray.queue.base",
-    "Queue": "fray.queue.base",
-    "ServerLimits": "fray.queue.server",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_home(_HOMES[name], f"{__name__}.{name}"), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+offer_names(__name__, tuple(home for home in HOMES if home.startswith(f"{__name__}.")))

@@ -9,37 +9,28 @@ stays cheap.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from fray.offered_names import find_offered
-from fray.types.devices import CpuConfig, DeviceConfig, DeviceKind, GpuConfig, TpuConfig
-from fray.types.entrypoint import BinaryEntrypoint, CallableEntrypoint, Entrypoint
-from fray.types.environment import EnvironmentConfig, create_environment
-from fray.types.job_info import JobId, JobInfo, JobStatus, LogLine, MonitoredJob, TaskStatus
-from fray.types.request import JobRequest
-from fray.types.resources import GangShape, ResourceConfig
-
-__all__ = [
-    "BinaryEntrypoint",
-    "CallableEntrypoint",
-    "CpuConfig",
-    "DeviceConfig",
-    "DeviceKind",
-    "Entrypoint",
-    "EnvironmentConfig",
-    "GangShape",
-    "GpuConfig",
-    "JobId",
-    "JobInfo",
-    "JobRequest",
-    "JobStatus",
-    "LogLine",
-    "MonitoredJob",
-    "ResourceConfig",
-    "TaskStatus",
-    "TpuConfig",
-    "create_environment",
-]
+from fray.offered_names import HOMES, offer_names
+from fray.types.devices import CpuConfig as CpuConfig
+from fray.types.devices import DeviceConfig as DeviceConfig
+from fray.types.devices import DeviceKind as DeviceKind
+from fray.types.devices import GpuConfig as GpuConfig
+from fray.types.devices import TpuConfig as TpuConfig
+from fray.types.entrypoint import BinaryEntrypoint as BinaryEntrypoint
+from fray.types.entrypoint import CallableEntrypoint as CallableEntrypoint
+from fray.types.entrypoint import Entrypoint as Entrypoint
+from fray.types.environment import EnvironmentConfig as EnvironmentConfig
+from fray.types.environment import create_environment as create_environment
+from fray.types.job_info import JobId as JobId
+from fray.types.job_info import JobInfo as JobInfo
+from fray.types.job_info import JobStatus as JobStatus
+from fray.types.job_info import LogLine as LogLine
+from fray.types.job_info import MonitoredJob as MonitoredJob
+from fray.types.job_info import TaskStatus as TaskStatus
+from fray.types.request import JobRequest as JobRequest
+from fray.types.resources import GangShape as GangShape
+from fray.types.resources import ResourceConfig as ResourceConfig
 
 if TYPE_CHECKING:  # what the first API had here
     from fray.job.options import ActorOptions as ActorOptions
@@ -49,13 +40,9 @@ if TYPE_CHECKING:  # what the first API had here
     from fray.legacy.runtime_env import Resource as Resource
     from fray.legacy.runtime_env import RuntimeEnv as RuntimeEnv
     from fray.legacy.tpu_topology import *  # noqa: F403
-else:  # else mypy would find no misspelt name
 
-    def __getattr__(name: str) -> Any:
-        homes = (
-            "fray.job.options",
-            "fray.legacy.actor_config",
-            "fray.legacy.runtime_env",
-            "fray.legacy.tpu_topology",
-        )
-        return find_offered(__name__, name, homes)
+__all__ = list(HOMES[__name__])
+offer_names(
+    __name__,
+    ("fray.job.options", "fray.legacy.actor_config", "fray.legacy.runtime_env", "fray.legacy.tpu_topology"),
+)
