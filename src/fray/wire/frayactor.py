@@ -12,7 +12,7 @@ from pydantic import Field
 
 from fray.vocabulary import FRAYACTOR_KIND, FRAYACTOR_PLURAL, FRAYACTOR_SHORT_NAME
 from fray.wire.frayjob import CallableEntrypoint, Environment, ObjectMeta, Placement
-from fray.wire.model import CustomKind, ObjectName, WireModel
+from fray.wire.model import CustomKind, ObjectName, WireModel, keyed_by
 from fray.wire.pod import Resources
 from fray.wire.status import AvoidedNode, Condition, Count
 
@@ -166,15 +166,9 @@ class FrayActorStatus(WireModel):
     """Label selector of the members' pods, for autoscalers."""
     completion_time: str | None = None
     """When the actor ended."""
-    conditions: Annotated[
-        list[Condition],
-        Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
-    ] = []
+    conditions: Annotated[list[Condition], keyed_by("type")] = []
     """Accepted, Ready, Suspended, MultiplePods and Finished."""
-    members: Annotated[
-        list[MemberStatus],
-        Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["index"]}),
-    ] = []
+    members: Annotated[list[MemberStatus], keyed_by("index")] = []
     """The members, by index."""
     node_faults: list[MemberFault] = []
     """Faults of nodes that one pod of it has met, the last ten."""

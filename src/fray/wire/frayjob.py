@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, WithJsonSchema
 
-from fray.wire.model import LabelledName, LabelValue, ObjectName, Sha256, WireModel
+from fray.wire.model import LabelledName, LabelValue, ObjectName, Sha256, WireModel, keyed_by
 from fray.wire.pod import ContainerPort, EnvFromSource, EnvVar, Resources, Toleration
 from fray.wire.pod_schema import POD_TEMPLATE
 from fray.wire.status import FrayJobStatus
@@ -106,13 +106,7 @@ class Environment(WireModel):
 
     image: Annotated[str | None, Field(min_length=1, max_length=1024)] = None
     """Container image; the operator's default runtime image when unset."""
-    env: Annotated[
-        list[EnvVar],
-        Field(
-            max_length=1024,
-            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
-        ),
-    ] = []
+    env: Annotated[list[EnvVar], keyed_by("name", most=1024)] = []
     """Environment variables. They win over those that Fray sets, except the identity of the host (FRAY_*)."""
     env_from: Annotated[list[EnvFromSource], Field(max_length=64)] = []
     """Secrets and ConfigMaps whose keys become environment variables."""
@@ -231,13 +225,7 @@ class FrayJobSpec(WireModel):
     """How often the job is tried again."""
     timeouts: Timeouts = Timeouts()
     """Time limits."""
-    ports: Annotated[
-        list[ContainerPort],
-        Field(
-            max_length=64,
-            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
-        ),
-    ] = []
+    ports: Annotated[list[ContainerPort], keyed_by("name", most=64)] = []
     """Named TCP ports on which every host listens."""
     parent: Parent | None = None
     """The job that launched this one; set by the fray client for child jobs."""

@@ -26,6 +26,7 @@ __all__ = [
     "Sha256",
     "WireModel",
     "build_unjudged",
+    "keyed_by",
     "prune_default",
 ]
 
@@ -73,6 +74,12 @@ class WireModel(BaseModel):
 
 Model = TypeVar("Model", bound=WireModel)
 P = ParamSpec("P")
+
+
+def keyed_by(field: str, *, most: int | None = None) -> Any:
+    """Return what makes a list a map in the API server's eyes: each value of `field` stands in it once."""
+    extra: dict[str, Any] = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [field]}
+    return Field(max_length=most, json_schema_extra=extra)
 
 
 def build_unjudged(

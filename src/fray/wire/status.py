@@ -9,7 +9,7 @@ from typing import Annotated, TypeAlias
 
 from pydantic import Field
 
-from fray.wire.model import WireModel
+from fray.wire.model import WireModel, keyed_by
 
 __all__ = [
     "AttemptStatus",
@@ -141,10 +141,7 @@ class AttemptStatus(WireModel):
     """sha256 of the pickled outcome of a callable."""
     disruption: Disruption | None = None
     """A host that is being taken away, while the attempt has no verdict: its pod may be gone before that."""
-    node_faults: Annotated[
-        list[NodeFault],
-        Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["node"]}),
-    ] = []
+    node_faults: Annotated[list[NodeFault], keyed_by("node")] = []
     """Broken nodes on which hosts of it failed, at most 10."""
 
     @property
@@ -192,10 +189,7 @@ class FrayJobStatus(WireModel):
     """When the first attempt started."""
     completion_time: str | None = None
     """When the job finished, however it ended."""
-    conditions: Annotated[
-        list[Condition],
-        Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
-    ] = []
+    conditions: Annotated[list[Condition], keyed_by("type")] = []
     """Accepted, Scheduled, Running, WorkersReady, Suspended, Finished, and Succeeded, Failed or Stopped."""
     ready: str | None = None
     """Hosts of the current attempt that run, of all, such as 3/8; for printing, and as old as `replicas`."""
@@ -203,15 +197,9 @@ class FrayJobStatus(WireModel):
     """Hosts of the current attempt, by state; up to 30 s old while hosts start or end one by one."""
     workers: WorkerCounts | None = None
     """Workers of the in-job pool; unset in a job that can't have any."""
-    attempts: Annotated[
-        list[AttemptStatus],
-        Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["number"]}),
-    ] = []
+    attempts: Annotated[list[AttemptStatus], keyed_by("number")] = []
     """The last 10 attempts, oldest first."""
-    avoided_nodes: Annotated[
-        list[AvoidedNode],
-        Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["node"]}),
-    ] = []
+    avoided_nodes: Annotated[list[AvoidedNode], keyed_by("node")] = []
     """Nodes that the next attempts keep off."""
     retries: RetryCounts | None = None
     """What has been charged to the budgets of spec.retries."""
