@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from fray.errors.base import FrayError
 
@@ -15,7 +15,7 @@ __all__ = [
     "MalformedFrameError",
     "PeerUnreachableError",
     "RefusalReason",
-    "SequenceError",
+    "ReplayedFrameError",
     "TransportError",
     "TransportKeyError",
     "TruncatedFrameError",
@@ -96,14 +96,12 @@ class FrameError(TransportError):
         "See that both sides have the same version of Fray, and that no proxy is between them."
     )
 
-    @property
-    def reason(self) -> RefusalReason:
-        """Under which reason the refusal of the peer is counted."""
-        return "malformed"
+    reason: ClassVar[RefusalReason] = "malformed"
+    """Under which reason the refusal of the peer is counted."""
 
 
 class MalformedFrameError(FrameError):
-    """Bytes that aren't a frame of this version."""
+    """Bytes that aren't the next frame, of this version."""
 
     message_template = "not a frame: {problem}"
 
@@ -115,43 +113,27 @@ class FrameTooLargeError(FrameError):
 
     message_template = "a frame's {part} of {size} is above the limit of {limit}"
     next_step_template = "Put large values and pass their references, or write them to storage."
+    reason = "oversized"
 
     part: str
     size: int
     limit: int
 
-    @property
-    def reason(self) -> RefusalReason:
-        """Under which reason the refusal of the peer is counted."""
-        return "oversized"
 
+class ReplayedFrameError(FrameError):
+    """An earlier frame again."""
 
-class SequenceError(FrameError):
-    """A frame out of order: an earlier one again, or some were left out."""
+    message_template = "frame {found} sent again: {expected} was expected"
+    reason = "replayed"
 
     expected: int
     found: int
-
-    @property
-    def message(self) -> str:
-        """Both numbers."""
-        kind = "sent again" if self.reason == "replayed" else "after a gap"
-        return f"frame {self.found} {kind}: {self.expected} was expected"
-
-    @property
-    def reason(self) -> RefusalReason:
-        """`replayed` for a number of the past, by serial number arithmetic (RFC 1982) on 32 bits."""
-        return "replayed" if (self.found - self.expected) % 2**32 >= 2**31 else "malformed"
 
 
 class TruncatedFrameError(FrameError):
     """A stream that ended within a frame."""
 
     message_template = "the stream ended within a frame, {received} bytes into it"
+    reason = "truncated"
 
     received: int
-
-    @property
-    def reason(self) -> RefusalReason:
-        """Under which reason the refusal of the peer is counted."""
-        return "truncated"

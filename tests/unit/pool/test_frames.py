@@ -11,7 +11,7 @@ from fray.errors import (
     FrameError,
     FrameTooLargeError,
     MalformedFrameError,
-    SequenceError,
+    ReplayedFrameError,
     TruncatedFrameError,
 )
 from fray.runtime.pool.transport.frames import Frame, FrameDecoder, FrameLimits, encode_frame, next_sequence
@@ -108,8 +108,8 @@ def test_a_buffer_of_any_format_and_shape_travels_as_its_bytes() -> None:
     [
         (header(magic=b"FRY\x02"), MalformedFrameError),
         (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", MalformedFrameError),
-        (header(sequence=1), SequenceError),
-        (header(sequence=2**32 - 1), SequenceError),
+        (header(sequence=1), MalformedFrameError),
+        (header(sequence=2**32 - 1), ReplayedFrameError),
         (header(buffers=9), FrameTooLargeError),
         (header(body=200_001), FrameTooLargeError),
         (header(body=2**64 - 1), FrameTooLargeError),
@@ -161,10 +161,10 @@ def test_a_frame_sent_again_is_told_from_a_gap() -> None:
     stream = stream_of([(1, 0, b"first", [])])
     decoder = FrameDecoder(LIMITS)
     decoder.feed(stream)
-    with pytest.raises(SequenceError) as replayed:
+    with pytest.raises(ReplayedFrameError) as replayed:
         decoder.feed(stream)
     assert replayed.value.reason == "replayed"
-    with pytest.raises(SequenceError) as gap:
+    with pytest.raises(MalformedFrameError) as gap:
         FrameDecoder(LIMITS).feed(header(sequence=1))
     assert gap.value.reason == "malformed"
 

@@ -21,7 +21,7 @@ from fray.errors import (
     FrameError,
     FrameTooLargeError,
     MalformedFrameError,
-    SequenceError,
+    ReplayedFrameError,
     TruncatedFrameError,
 )
 
@@ -205,8 +205,8 @@ class FrameDecoder:
     def feed(self, data: BytesLike) -> list[Frame]:
         """Take the next bytes of the stream and return the frames that they complete.
 
-        Raises `MalformedFrameError`, `FrameTooLargeError` or `SequenceError`; frames before the bad one in
-        the same `data` are dropped with the connection.
+        Raises `MalformedFrameError`, `FrameTooLargeError` or `ReplayedFrameError`; frames before the bad one
+        in the same `data` are dropped with the connection.
         """
         if self._failure is not None:
             raise self._failure
@@ -310,7 +310,10 @@ class FrameDecoder:
         if magic != _MAGIC:
             raise MalformedFrameError(f"it starts with {magic!r} instead of {_MAGIC!r}")
         if sequence != self._expected:
-            raise SequenceError(self._expected, sequence)
+            # A number of the past, by serial number arithmetic on 32 bits (RFC 1982), or one after a gap.
+            if (sequence - self._expected) & _SEQUENCE_MASK > _SEQUENCE_MASK >> 1:
+                raise ReplayedFrameError(self._expected, sequence)
+            raise MalformedFrameError(f"number {sequence} after a gap: {self._expected} was expected")
         _check_size("number of buffers", count, self._limits.max_buffers)
         _check_size("body", length, self._max_body)
 
