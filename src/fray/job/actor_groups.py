@@ -17,9 +17,9 @@ from typing import Any, Generic, TypeVar
 
 from fray.errors import GetTimeoutError, NotInActorError
 from fray.job.actors import ActorHandle
+from fray.job.calls import MethodCall
 from fray.job.current import current_engine
 from fray.job.engine import Engine, deadline_after, time_left
-from fray.job.options import CallOptions
 from fray.job.refs import read_ref
 from fray.runtime.actor_life import PROBE, ActorLife, current_life
 from fray.runtime.actors.identity import is_own_label, read_host
@@ -241,7 +241,7 @@ class ActorGroup(Generic[A]):
         """Learn from one member whether it lives."""
         error: Exception | None = None
         try:
-            read_ref(self.handles[index]._submit(PROBE, (), {}, CallOptions()), None, None)
+            read_ref(self.handles[index]._submit(MethodCall(PROBE)), None, None)
         except Exception as failed:  # noqa: BLE001 - a constructor may raise anything
             error = failed
         with self._news:

@@ -21,9 +21,9 @@ from typing import Any, Final, TextIO
 
 from fray.errors import ActorDiedError, RemoteTracebackError, SettingError, TaskError
 from fray.job.actors import ActorHandle
-from fray.job.calls import Call
+from fray.job.calls import Call, MethodCall
 from fray.job.lockstep import create_front, create_part, find_failure
-from fray.job.options import ActorOptions, CallOptions
+from fray.job.options import ActorOptions
 from fray.job.pool_engine import PoolEngine, PoolSession
 from fray.job.refs import ObjectRef
 from fray.payload.values.texts import cut, text_of, traceback_of, type_name
@@ -167,7 +167,7 @@ def _probe(actors: Sequence[ActorHandle[Any]], progress: _Progress) -> None:
 
 
 def _call(actor: ActorHandle[Any], method: str) -> ObjectRef[Any]:
-    return actor._submit(method, (), {}, CallOptions())
+    return actor._submit(MethodCall(method))
 
 
 class _News:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar, final
 
 from fray.errors import ObjectLostError
+from fray.job.calls import MethodCall
 from fray.job.engine import Actor, Engine
 from fray.job.options import CallOptions
 from fray.job.refs import ObjectRef, make_ref
@@ -46,11 +47,11 @@ class ActorMethod:
 
     def __call__(self, *args: Any, **kwargs: Any) -> ObjectRef[Any]:
         """Call the method, as `remote` does."""
-        return self._handle._submit(self._name, args, kwargs, self._options)
+        return self._handle._submit(MethodCall(self._name, args, kwargs, self._options))
 
     def remote(self, *args: Any, **kwargs: Any) -> ObjectRef[Any]:
         """Call the method; return the ref of its result at once."""
-        return self._handle._submit(self._name, args, kwargs, self._options)
+        return self._handle._submit(MethodCall(self._name, args, kwargs, self._options))
 
     submit = remote
     """What an earlier API calls a call that takes long: here each may take as long as it likes."""
@@ -71,14 +72,12 @@ class ActorHandle(Generic[A_co]):
         self._engine = engine
         self._actor = actor
 
-    def _submit(
-        self, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: CallOptions
-    ) -> ObjectRef[Any]:
+    def _submit(self, call: MethodCall) -> ObjectRef[Any]:
         """Call a method of the actor; return the ref of its result at once."""
         actor = self._actor
-        streaming = actor.streams(method)
-        entry = self._engine.call_actor(actor, method, args, kwargs, streaming=streaming, options=options)
-        return make_ref(self._engine, entry, f"{actor.label}.{method}", actor.label, streaming=streaming)
+        streaming = actor.streams(call.method)
+        entry = self._engine.call_actor(actor, call, streaming=streaming)
+        return make_ref(self._engine, entry, f"{actor.label}.{call.method}", actor.label, streaming=streaming)
 
     def _kill(self, engine: Engine) -> None:
         """End the actor, for a context of `engine`. Raises `ObjectLostError` if it is another context's."""

@@ -10,14 +10,15 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 from fray.errors import ActorNotSharedError
-from fray.job.options import ActorOptions, Lifetime
+from fray.job.options import ActorOptions, CallOptions, Lifetime
 from fray.vocabulary import ENV_JOB_NAME, ENV_ROOT_JOB
 
 __all__ = [
     "Call",
+    "MethodCall",
     "actor_options",
     "check_shared",
     "class_of",
@@ -44,6 +45,15 @@ class Call:
         """The function's name, for people."""
         inner = getattr(self.function, "func", self.function)  # functools.partial
         return getattr(inner, "__name__", None) or type(inner).__name__
+
+
+class MethodCall(NamedTuple):
+    """A method of an actor and what it is called with; refs among the arguments are not resolved yet."""
+
+    method: str
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = {}
+    options: CallOptions = CallOptions()
 
 
 def read_call(function: Callable[..., Any], args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Call:

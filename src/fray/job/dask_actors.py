@@ -17,7 +17,7 @@ from fray.errors import (
     FrayError,
 )
 from fray.job.actor_methods import ActorMethods, RemoteActor
-from fray.job.calls import Call
+from fray.job.calls import Call, MethodCall
 from fray.job.dask_refs import AnyEntry
 from fray.job.dask_streams import DaskStreams
 from fray.job.dask_values import (
@@ -29,7 +29,7 @@ from fray.job.dask_values import (
     StreamEntry,
 )
 from fray.job.numbered_refs import only_of
-from fray.job.options import ActorOptions, CallOptions
+from fray.job.options import ActorOptions
 from fray.job.timeline import TaskRun
 from fray.job.traits import Feature, refuse
 from fray.runtime.pool.objects.functions import encode_function
@@ -121,26 +121,17 @@ class DaskActors(DaskStreams):
         methods = ActorMethods.decode(bytes(found[1]))
         return RemoteActor(self.token, self.refer_actor(found[0], methods.label), methods)
 
-    def call_actor(
-        self,
-        actor: RemoteActor,
-        method: str,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        *,
-        streaming: bool,
-        options: CallOptions,
-    ) -> AnyEntry:
+    def call_actor(self, actor: RemoteActor, call: MethodCall, *, streaming: bool) -> AnyEntry:
         """Call a method of an actor; see `Engine`."""
-        check_features({Feature.MAX_TASK_RETRIES: options.max_task_retries})
-        number, name, target = self.new_number(), f"{actor.label}.{method}", actor.entry
+        check_features({Feature.MAX_TASK_RETRIES: call.options.max_task_retries})
+        number, name, target = self.new_number(), f"{actor.label}.{call.method}", actor.entry
         entry: AnyEntry = StreamEntry(number, name, target) if streaming else CallEntry(number, name, target)
         died = ActorDiedError(actor.label, "its context was shut down") if self._closed else target.died
         if died is not None:
             entry.fail(died)
             return entry
         with only_of(self):
-            encoded, needed = self._encode(args, kwargs, None)
+            encoded, needed = self._encode(call.args, call.kwargs, None)
         with self._lock:
             spec = CallSpec(
                 caller=target.caller,
@@ -148,11 +139,11 @@ class DaskActors(DaskStreams):
                 client=self._client.id,
                 number=number,
                 name=name,
-                method=method,
+                method=call.method,
                 args=encoded.args,
                 deps=encoded.deps,
                 holds=tuple(each.number for each in needed),
-                timeout=options.timeout,
+                timeout=call.options.timeout,
                 streaming=streaming,
             )
         self._enter(entry, needed)

@@ -7,14 +7,14 @@ stands behind a ref) and actors (what stands behind a handle); it knows no other
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields
 from typing import Any, Final, Protocol
 
 from fray.errors import ObjectLostError, PoolClosedError
-from fray.job.calls import Call
-from fray.job.options import ActorOptions, CallOptions, TaskOptions
+from fray.job.calls import Call, MethodCall
+from fray.job.options import ActorOptions, TaskOptions
 from fray.job.progress import FutureState
 from fray.job.timeline import TaskRun
 from fray.job.traits import Feature, refuse
@@ -199,16 +199,7 @@ class Engine(Protocol):
     def find_actor(self, name: str) -> Actor:
         """Return the actor that has a name. Raises `ActorNotFoundError`."""
 
-    def call_actor(
-        self,
-        actor: Any,
-        method: str,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        *,
-        streaming: bool,
-        options: CallOptions,
-    ) -> Entry:
+    def call_actor(self, actor: Any, call: MethodCall, *, streaming: bool) -> Entry:
         """Call a method of one of its actors."""
 
     def kill(self, actor: Any) -> None:

@@ -10,7 +10,7 @@ import threading
 import uuid
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Final
@@ -23,13 +23,13 @@ from fray.errors import (
     TaskCancelledError,
 )
 from fray.job.actors import ActorHandle
-from fray.job.calls import Call
+from fray.job.calls import Call, MethodCall
 from fray.job.cells import Cell, Waitable, WaitableEngine
 from fray.job.current import task_variables
 from fray.job.engine import ContextStats, Engine
 from fray.job.ledger import Ledger
 from fray.job.local_actors import ActorNames, LocalActor
-from fray.job.options import ActorOptions, CallOptions, TaskOptions
+from fray.job.options import ActorOptions, TaskOptions
 from fray.job.progress import FutureState
 from fray.job.streams import ItemStream
 from fray.job.tasks import Task, run_task
@@ -129,25 +129,16 @@ class InProcessEngine(WaitableEngine, ABC):
         self._check_open()
         return self._names.find(name)
 
-    def call_actor(
-        self,
-        actor: LocalActor,
-        method: str,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        *,
-        streaming: bool,
-        options: CallOptions,
-    ) -> Waitable:
+    def call_actor(self, actor: LocalActor, call: MethodCall, *, streaming: bool) -> Waitable:
         """Call a method of an actor; see `Engine`."""
         if actor.dead:
             died = Cell(self._new_id())
             died.fail(_build_died(actor))
             return died
-        call = Call(getattr(actor.instance, method), args, kwargs)
+        bound = Call(getattr(actor.instance, call.method), call.args, call.kwargs)
         # Never tried again: the code of a call that was lost with its actor's failure runs on here.
-        how = TaskOptions(timeout=options.timeout)
-        return self._submit(call, how, f"{actor.label}.{method}", actor, streaming=streaming)
+        how = TaskOptions(timeout=call.options.timeout)
+        return self._submit(bound, how, f"{actor.label}.{call.method}", actor, streaming=streaming)
 
     def kill(self, actor: LocalActor) -> None:
         """End an actor; code of it that runs already goes on, its result is dropped."""

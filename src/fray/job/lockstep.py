@@ -9,22 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from fray.errors import ActorDiedError, UnsupportedFeatureError
 from fray.job.actor_methods import RemoteActor
 from fray.job.actors import ActorHandle
-from fray.job.calls import Call
+from fray.job.calls import Call, MethodCall
 from fray.job.context import context_of
-from fray.job.options import ActorOptions, CallOptions
+from fray.job.options import ActorOptions
 from fray.job.pool_engine import PoolEngine
 from fray.job.refs import ObjectRef
 from fray.runtime.actor_life import current_life
 from fray.runtime.actors.identity import ACTOR, build_part_name, build_place
 
 __all__ = ["Lockstep", "create_front", "create_part", "find_failure"]
-
-_AS_IT_COMES: Final = CallOptions()
 
 
 class Lockstep:
@@ -51,7 +49,7 @@ class Lockstep:
                 "a caller that stops reading would leave its hosts in different places",
                 "Return a list, or give the items by several calls.",
             )
-        refs = [part._submit(method, args, kwargs, _AS_IT_COMES) for part in self._fray_parts]
+        refs = [part._submit(MethodCall(method, args, kwargs)) for part in self._fray_parts]
         failure = find_failure(refs)
         if failure is None:
             return refs[0].result()

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from fray.errors import ActorDiedError, ObjectLostError, PoolClosedError
+from fray.job.calls import MethodCall
 from fray.job.engine import ANYWHERE
 from fray.job.pool_engine import PoolEngine, PoolSession
 from fray.job.refs import ObjectRef
@@ -16,7 +17,7 @@ from fray.runtime.actors.joining import Reach, describe_end, describe_loss, join
 from fray.runtime.api.client import ObjectApi
 from fray.runtime.pool.joined_pool import JoinedPool
 
-__all__ = ["MemberEngine", "connect", "value_of"]
+__all__ = ["MemberEngine", "connect", "with_values"]
 
 
 class MemberEngine(PoolEngine):
@@ -100,6 +101,11 @@ def _find(incarnation: str) -> MemberEngine | None:
     return None if engine is None or engine.closed else engine
 
 
-def value_of(part: Any, engine: MemberEngine | None) -> Any:
-    """Return an argument as the actor's pool can take it: refs of other contexts as their values."""
-    return part.result() if isinstance(part, ObjectRef) and part._engine is not engine else part
+def with_values(call: MethodCall, engine: MemberEngine | None) -> MethodCall:
+    """Return a call whose arguments the actor's pool can take: refs of other contexts as their values."""
+
+    def value_of(part: Any) -> Any:
+        return part.result() if isinstance(part, ObjectRef) and part._engine is not engine else part
+
+    kwargs = {name: value_of(part) for name, part in call.kwargs.items()}
+    return call._replace(args=tuple(map(value_of, call.args)), kwargs=kwargs)

@@ -18,12 +18,12 @@ from typing import Any, Final, TypeVar
 from fray.errors import ActorUnavailableError, InvalidOptionError
 from fray.job.actor_methods import ActorMethods
 from fray.job.actors import ActorHandle
-from fray.job.calls import Call
+from fray.job.calls import Call, MethodCall
 from fray.job.engine import Engine
-from fray.job.member_engine import MemberEngine, connect, value_of
-from fray.job.options import ActorOptions, CallOptions, Lifetime
+from fray.job.member_engine import MemberEngine, connect, with_values
+from fray.job.options import ActorOptions, Lifetime
 from fray.job.refs import ObjectRef, make_ref
-from fray.job.retried_calls import RetriedRequest, calls_of
+from fray.job.retried_calls import calls_of
 from fray.payload.callables import encode_callable
 from fray.runtime.actors.identity import Member
 from fray.runtime.actors.joining import PodReach, Reach
@@ -149,26 +149,22 @@ class NamedActorHandle(ActorHandle[A]):
     ) -> None:
         self._actor = NamedActor(member, methods, reach)
 
-    def _submit(
-        self, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: CallOptions
-    ) -> ObjectRef[Any]:
+    def _submit(self, call: MethodCall) -> ObjectRef[Any]:
         """Call a method; see `ActorHandle`. The first call waits until the actor is ready.
 
         A call that may be made again goes to the incarnation that there is; others to this handle's alone.
         """
         actor, label = self._actor, self._actor.label
-        streaming, retries = actor.streams(method), actor.member.max_task_retries
-        if options.max_task_retries is not None:
-            retries = options.max_task_retries
+        streaming, retries = actor.streams(call.method), actor.member.max_task_retries
+        if call.options.max_task_retries is not None:
+            retries = call.options.max_task_retries
         if retries and not streaming:
-            asked = RetriedRequest(f"{label}.{method}", method, args, kwargs, options.timeout, retries)
-            return calls_of(actor.member, actor.reach).submit(asked)
+            return calls_of(actor.member, actor.reach).submit(call, retries)
         engine = actor.connect()
-        if args or kwargs:
-            args = tuple(value_of(part, engine) for part in args)
-            kwargs = {name: value_of(part, engine) for name, part in kwargs.items()}
-        entry = engine.call_actor(engine.actor, method, args, kwargs, streaming=streaming, options=options)
-        return make_ref(engine, entry, f"{label}.{method}", label, streaming=streaming)
+        if call.args or call.kwargs:
+            call = with_values(call, engine)
+        entry = engine.call_actor(engine.actor, call, streaming=streaming)
+        return make_ref(engine, entry, f"{label}.{call.method}", label, streaming=streaming)
 
     def __repr__(self) -> str:
         return f"ActorHandle({self._actor.label}, {self._actor.id})"

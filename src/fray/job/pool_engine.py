@@ -20,10 +20,10 @@ from fray.errors import (
     TaskCancelledError,
 )
 from fray.job.actor_methods import ActorMethods, RemoteActor
-from fray.job.calls import Call, has_async_methods
+from fray.job.calls import Call, MethodCall, has_async_methods
 from fray.job.engine import END, LATE, ContextStats, time_left
 from fray.job.numbered_refs import NumberedEngine, only_of, register_engine
-from fray.job.options import ActorOptions, CallOptions, TaskOptions
+from fray.job.options import ActorOptions, TaskOptions
 from fray.job.passing import list_generators, list_items
 from fray.job.pool_options import actor_profile, actor_shape, retried_exceptions, task_profile, task_shape
 from fray.job.pool_owner import PoolOwner
@@ -297,38 +297,29 @@ class PoolEngine(NumberedEngine):
         return RemoteActor(self.token, entry, ActorMethods.decode(methods))
 
     @uninterrupted
-    def call_actor(
-        self,
-        actor: RemoteActor,
-        method: str,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        *,
-        streaming: bool,
-        options: CallOptions,
-    ) -> Entry:
+    def call_actor(self, actor: RemoteActor, call: MethodCall, *, streaming: bool) -> Entry:
         """Call a method of an actor; see `Engine`."""
         if self.client.end is not None:
             return self.client.fail(self.client.new_id())
         kept: list[Entry] = []
         with only_of(self):
-            encoded = self._encode_call(args, kwargs, kept)
+            encoded = self._encode_call(call.args, call.kwargs, kept)
         parent = current_task()
         spec = TaskSpec(
             id=self.client.new_id(),
             function=b"",
             args=encoded.args,
-            name=f"{actor.label}.{method}",
+            name=f"{actor.label}.{call.method}",
             parent=parent.id if parent is not None else 0,
             deps=encoded.deps,
             holds=encoded.holds,
             shape=(),
-            timeout=options.timeout or 0.0,
+            timeout=call.options.timeout or 0.0,
             streaming=streaming,
             buffered=METHOD_ITEMS,
             actor=actor.entry.id,
-            method=method,
-            max_task_retries=options.max_task_retries,
+            method=call.method,
+            max_task_retries=call.options.max_task_retries,
         )
         entry = self.client.submit(spec, b"")
         self._drop(kept)

@@ -34,10 +34,10 @@ from fray.errors import (
 )
 from fray.job.actor_methods import ActorMethods
 from fray.job.actors import ActorHandle
-from fray.job.calls import Call
+from fray.job.calls import Call, MethodCall
 from fray.job.context import JobContext
 from fray.job.engine import END, LATE, ContextStats, EngineBase, deadline_after, time_left
-from fray.job.options import ActorOptions, CallOptions, Lifetime, TaskOptions
+from fray.job.options import ActorOptions, Lifetime, TaskOptions
 from fray.job.passing import list_items, refuse_generator
 from fray.job.progress import FutureState
 from fray.job.ray_failures import RetriedFailureError, build_failure, decode_failure
@@ -348,32 +348,23 @@ class RayEngine(EngineBase):
         known: list[Any] = list_named_actors(all_namespaces=True)
         return tuple(sorted(one["name"] for one in known if one["namespace"] == self.session.namespace))
 
-    def call_actor(
-        self,
-        actor: RayActor,
-        method: str,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        *,
-        streaming: bool,
-        options: CallOptions,
-    ) -> RayEntry:
+    def call_actor(self, actor: RayActor, call: MethodCall, *, streaming: bool) -> RayEntry:
         """Call a method of an actor; see `Engine`."""
-        name = f"{actor.label}.{method}"
+        name, options = f"{actor.label}.{call.method}", call.options
         if self._closed or actor.id in self._killed:
             # Ray ends an actor some time after it was asked to: a call in between would be carried out.
             entry = RayEntry(None, name, actor.label)
             entry.ended = entry.cut_off if self._closed else ActorDiedError(actor.label, "it was killed")
             return entry
-        call = ActorCall(actor.handle, uuid.uuid4().hex, options.timeout, deadline_after(options.timeout))
-        given, named = self._arguments(args, kwargs)
+        made = ActorCall(actor.handle, uuid.uuid4().hex, options.timeout, deadline_after(options.timeout))
+        given, named = self._arguments(call.args, call.kwargs)
         how = RayTask(name, None, retry_exceptions=False)
         remote = actor.handle.stream if streaming else actor.handle.call
         chosen = {} if options.max_task_retries is None else {"max_task_retries": options.max_task_retries}
         with _serializing(f"the call of {name!r}"):
-            made = remote.options(name=name, **chosen).remote(call.id, how, method, *given, **named)
-        entry = (RayStream if streaming else RayEntry)(made, name, actor.label)
-        entry.call = call
+            ref = remote.options(name=name, **chosen).remote(made.id, how, call.method, *given, **named)
+        entry = (RayStream if streaming else RayEntry)(ref, name, actor.label)
+        entry.call = made
         return entry
 
     def kill(self, actor: RayActor) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -22,9 +22,10 @@ from fray.errors import (
     TaskCancelledError,
     TaskTimeoutError,
 )
+from fray.job.calls import MethodCall
 from fray.job.cells import Cell, WaitableEngine
 from fray.job.engine import ANYWHERE, LATE, Engine, deadline_after, time_left
-from fray.job.member_engine import MemberEngine, connect, value_of
+from fray.job.member_engine import MemberEngine, connect, with_values
 from fray.job.options import CallOptions
 from fray.job.progress import FutureState
 from fray.job.refs import ObjectRef
@@ -32,31 +33,22 @@ from fray.runtime.actors.identity import Member
 from fray.runtime.actors.joining import Reach
 from fray.runtime.pool.messages.specs import Failed
 
-__all__ = ["RetriedCalls", "RetriedRequest", "calls_of"]
-
-
-@dataclass(frozen=True)
-class RetriedRequest:
-    """A call that is to be made, and again up to `retries` times when it was lost; -1: without limit."""
-
-    name: str
-    """For people."""
-    method: str
-    args: tuple[Any, ...] = field(repr=False)
-    kwargs: Mapping[str, Any] = field(repr=False)
-    timeout: float | None
-    retries: int
+__all__ = ["RetriedCalls", "calls_of"]
 
 
 class RetriedCall(Cell):
-    """A call; its value is the ref of its last try, once that has ended."""
+    """A call; its value is the ref of its last try, once that has ended.
 
-    def __init__(self, number: int, request: RetriedRequest) -> None:
-        super().__init__(f"{request.name}-{number}")
+    It is made again up to `retries` times when it was lost; -1: without limit. `name` is for people.
+    """
+
+    def __init__(self, number: int, name: str, request: MethodCall, retries: int) -> None:
+        super().__init__(f"{name}-{number}")
         self.number = number
+        self.name = name
         self.request = request
-        self.deadline = deadline_after(request.timeout)
-        self.left = request.retries
+        self.deadline = deadline_after(request.options.timeout)
+        self.left = retries
         self.ref: ObjectRef[Any] | None = None
         """Its present try, or its last one."""
         self.timer: threading.Timer | None = None
@@ -64,7 +56,7 @@ class RetriedCall(Cell):
 
     def build_timeout(self) -> TaskTimeoutError:
         """Return the error of its end when its time is up."""
-        return TaskTimeoutError(self.request.name, self.request.timeout or 0.0)
+        return TaskTimeoutError(self.name, self.request.options.timeout or 0.0)
 
 
 class RetriedCalls(WaitableEngine):
@@ -90,7 +82,7 @@ class RetriedCalls(WaitableEngine):
         self._repeating = False
         """Whether a thread makes lost calls again: until it has, new ones wait behind them."""
 
-    def submit(self, request: RetriedRequest) -> ObjectRef[Any]:
+    def submit(self, request: MethodCall, retries: int) -> ObjectRef[Any]:
         """Make a call; return its ref.
 
         Waits for the refs of other contexts among the arguments, and until the member is ready, unless
@@ -100,16 +92,15 @@ class RetriedCalls(WaitableEngine):
         """
         engine = self._engine
         # Here, not in the thread that makes lost calls again: it would wait for one that only it can make.
-        args = tuple(value_of(part, engine) for part in request.args)
-        kwargs = {name: value_of(part, engine) for name, part in request.kwargs.items()}
-        call = RetriedCall(next(self._numbers), replace(request, args=args, kwargs=kwargs))
+        given, name = with_values(request, engine), f"{self._member.label}.{request.method}"
+        call = RetriedCall(next(self._numbers), name, given, retries)
         with self._lock:
             waits = self._repeating
             if waits:
                 self._await_repeat(call)
         if not waits:
             self._send(call)
-        return ObjectRef(cast("Engine", self), call, request.name, self._member.label)
+        return ObjectRef(cast("Engine", self), call, name, self._member.label)
 
     # --- making calls --------------------------------------------------------------------------------------
 
@@ -130,11 +121,9 @@ class RetriedCalls(WaitableEngine):
         left = time_left(call.deadline)
         if left == 0:
             raise call.build_timeout()
-        asked, options = call.request, CallOptions(timeout=left, max_task_retries=0)
-        args = tuple(value_of(part, engine) for part in asked.args)
-        kwargs = {name: value_of(part, engine) for name, part in asked.kwargs.items()}
-        entry = engine.call_actor(engine.actor, asked.method, args, kwargs, streaming=False, options=options)
-        ref: ObjectRef[Any] = ObjectRef(engine, entry, asked.name, self._member.label)
+        once = call.request._replace(options=CallOptions(timeout=left, max_task_retries=0))
+        entry = engine.call_actor(engine.actor, with_values(once, engine), streaming=False)
+        ref: ObjectRef[Any] = ObjectRef(engine, entry, call.name, self._member.label)
         with self._lock:
             call.ref = ref
         if call.ready:  # it was cancelled, or its time was up, before it was there to be cancelled
@@ -215,7 +204,7 @@ class RetriedCalls(WaitableEngine):
 
     def cancel(self, entry: RetriedCall, *, force: bool) -> None:
         """Let a call that hasn't ended yield `TaskCancelledError`; it is not made again."""
-        if entry.fail(TaskCancelledError(entry.request.name)):
+        if entry.fail(TaskCancelledError(entry.name)):
             with self._lock:
                 ref = entry.ref
             if ref is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +11,8 @@ import pytest
 
 from fray.errors import ActorDiedError, TaskCancelledError
 from fray.job import retried_calls
-from fray.job.retried_calls import RetriedCalls, RetriedRequest
+from fray.job.calls import MethodCall
+from fray.job.retried_calls import RetriedCalls
 from fray.runtime.actors.identity import Member
 from fray.runtime.pool.messages.specs import Failed
 from tests.pool.hosts.pools import PATIENCE, wait_until
@@ -34,11 +35,9 @@ class Incarnation:
         self._entries: list[Any] = []
         self._listeners: dict[int, Callable[[Any], None]] = {}
 
-    def call_actor(
-        self, _: None, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], **more: object
-    ) -> Any:
-        del kwargs, more
-        self.calls.append((method, args))
+    def call_actor(self, _: None, call: MethodCall, *, streaming: bool) -> Any:
+        del streaming
+        self.calls.append((call.method, call.args))
         self._entries.append(SimpleNamespace(id=len(self._entries), outcome=None, ready=False))
         return self._entries[-1]
 
@@ -102,31 +101,34 @@ def calls(world: World) -> RetriedCalls:  # the patch comes first
     return RetriedCalls(MEMBER, SimpleNamespace())  # type: ignore[arg-type]
 
 
-def request(method: str, *args: Any, retries: int = 1) -> RetriedRequest:
-    return RetriedRequest(f"counter.{method}", method, args, {}, None, retries)
+def request(method: str, *args: Any, retries: int = 1) -> tuple[MethodCall, int]:
+    return MethodCall(method, args), retries
 
 
 def test_lost_calls_go_to_the_next_incarnation_in_their_order_and_new_ones_behind_them(
     world: World, calls: RetriedCalls
 ) -> None:
-    first, second = calls.submit(request("first")), calls.submit(request("second"))
+    first, second = calls.submit(*request("first")), calls.submit(*request("second"))
     world.met[0].end(1, LOST)
     world.met[0].end(0, LOST)
-    third = calls.submit(request("third"))
+    third = calls.submit(*request("third"))
     later = world.meet(2)
     for number, value in enumerate("abc"):
         later.end(number, value)
     assert [ref.result(PATIENCE) for ref in (first, second, third)] == ["a", "b", "c"]
     assert [method for method, _ in later.calls] == ["first", "second", "third"]
     assert world.over == ["", "i1"]
-    calls.submit(request("fourth"))
+    calls.submit(*request("fourth"))
     assert len(world.met) == 2
 
 
 def test_a_call_is_made_again_as_often_as_it_may_and_not_once_it_was_cancelled(
     world: World, calls: RetriedCalls
 ) -> None:
-    once, cancelled = calls.submit(request("once", retries=1)), calls.submit(request("cancelled", retries=-1))
+    once, cancelled = (
+        calls.submit(*request("once", retries=1)),
+        calls.submit(*request("cancelled", retries=-1)),
+    )
     calls.cancel(cancelled._entry, force=False)
     world.met[0].end(0, LOST)
     world.met[0].end(1, LOST)
@@ -143,11 +145,11 @@ def test_a_call_is_made_again_as_often_as_it_may_and_not_once_it_was_cancelled(
 def test_a_call_that_needs_the_result_of_one_that_is_being_made_again_does_not_hold_it_up(
     world: World, calls: RetriedCalls
 ) -> None:
-    needed = calls.submit(request("needed", retries=2))
+    needed = calls.submit(*request("needed", retries=2))
     world.met[0].end(0, LOST)
     needing: list[Any] = []
     caller = threading.Thread(
-        target=lambda: needing.append(calls.submit(request("needing", needed))), daemon=True
+        target=lambda: needing.append(calls.submit(*request("needing", needed))), daemon=True
     )
     caller.start()
     world.meet(2).end(0, LOST)
