@@ -24,6 +24,7 @@ from fray.cli.cluster_options import (
     data_format,
     with_options,
 )
+from fray.cli.job_options import JobOptions
 from fray.cli.job_or_program import JobOrProgramCommand, ProgramCommand, has_program
 from fray.cli.pools import pools
 from fray.cli.process import environ as _environ
@@ -32,7 +33,6 @@ from fray.cli.process import output as _output
 from fray.cli.process import stdin as _stdin
 
 if TYPE_CHECKING:
-    from fray.cli.named_job import JobOptions
     from fray.cluster.base import Cluster
     from fray.wire.frayjob import FrayJob
 
@@ -72,18 +72,6 @@ def _complete_names(context: typer.Context, incomplete: str) -> list[str]:
     )
 
 
-def _complete_tpu(incomplete: str) -> list[str]:
-    from fray.cli.completion import complete_tpu
-
-    return complete_tpu(incomplete)
-
-
-def _complete_gpu(incomplete: str) -> list[str]:
-    from fray.cli.completion import complete_gpu
-
-    return complete_gpu(incomplete)
-
-
 FILE_HELP = "Job file, YAML or JSON; - is stdin."
 FileOption = Annotated[str, typer.Option("--file", "-f", help=FILE_HELP)]
 OptionalFileOption = Annotated[str | None, typer.Option("--file", "-f", help=FILE_HELP)]
@@ -94,89 +82,6 @@ NamesArgument = Annotated[
     list[str], typer.Argument(metavar="NAME...", help="Names of jobs.", autocompletion=_complete_names)
 ]
 RankOption = Annotated[int, typer.Option("--rank", min=0, help="Rank of the host.")]
-
-JobNameOption = Annotated[
-    str | None, typer.Option("--name", help="Name of the job, instead of metadata.name.")
-]
-TpuOption = Annotated[
-    str | None,
-    typer.Option("--tpu", help="TPU slice, such as v5p-16; without a file.", autocompletion=_complete_tpu),
-]
-GpuOption = Annotated[
-    str | None,
-    typer.Option(
-        "--gpu", help="GPUs of a host, such as H100:8; without a file.", autocompletion=_complete_gpu
-    ),
-]
-CpuOption = Annotated[str | None, typer.Option("--cpu", help="Cores of a host; without a file.")]
-MemoryOption = Annotated[
-    str | None, typer.Option("--memory", help="Memory of a host, such as 16g; without a file.")
-]
-DiskOption = Annotated[
-    str | None, typer.Option("--disk", help="Local disk of a host, such as 100g; without a file.")
-]
-SpotOption = Annotated[
-    bool | None,
-    typer.Option("--spot/--no-spot", help="Spot nodes only, or none; any nodes by default; without a file."),
-]
-QueueOption = Annotated[
-    str | None, typer.Option("--queue", metavar="NAME", help="LocalQueue of Kueue; without a file.")
-]
-PipOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--pip", metavar="PACKAGE", help="A Python package to install; may be repeated; without a file."
-    ),
-]
-ReplicasOption = Annotated[int | None, typer.Option("--replicas", min=1, help="Slices, or hosts.")]
-ImageOption = Annotated[str | None, typer.Option("--image", help="Container image.")]
-TimeoutOption = Annotated[
-    str | None, typer.Option("--timeout", metavar="DURATION", help="Limit for all attempts, such as 90m.")
-]
-EnvOption = Annotated[
-    list[str] | None,
-    typer.Option("--env", "-e", metavar="NAME[=VALUE]", help="A variable; may be repeated."),
-]
-RetriesOption = Annotated[
-    int | None, typer.Option("--retries", min=0, help="Tries after failures; 0 without a file.")
-]
-
-
-def _read_options(  # noqa: PLR0913, PLR0917 - one parameter for each option
-    name: JobNameOption = None,
-    tpu: TpuOption = None,
-    gpu: GpuOption = None,
-    cpu: CpuOption = None,
-    memory: MemoryOption = None,
-    disk: DiskOption = None,
-    spot: SpotOption = None,
-    queue: QueueOption = None,
-    pip: PipOption = None,
-    replicas: ReplicasOption = None,
-    image: ImageOption = None,
-    env: EnvOption = None,
-    retries: RetriesOption = None,
-    timeout: TimeoutOption = None,
-) -> JobOptions:
-    """Return the options that describe a job, as typer has read them."""
-    from fray.cli.named_job import JobOptions
-
-    return JobOptions(
-        name,
-        tpu,
-        gpu,
-        cpu,
-        memory,
-        disk,
-        spot,
-        queue,
-        tuple(pip or ()),
-        replicas,
-        image,
-        tuple(env or ()),
-        retries,
-        timeout,
-    )
 
 
 @app.callback(invoke_without_command=True, help=HELP)
@@ -197,7 +102,7 @@ def fray(
     short_help="Run a job to its end.",
     context_settings={"allow_interspersed_args": False},
 )
-@with_options(_read_options)
+@with_options(JobOptions)
 def run(  # noqa: PLR0913 - one parameter for each option
     words: Annotated[
         list[str] | None,
@@ -431,7 +336,7 @@ def delete(
 
 
 @app.command(cls=JobOrProgramCommand, short_help="Print a job's FrayJob and JobSet, with reasons.")
-@with_options(_read_options)
+@with_options(JobOptions)
 def explain(  # noqa: PLR0913 - one parameter for each option
     context: typer.Context,
     words: Annotated[

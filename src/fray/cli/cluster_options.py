@@ -61,23 +61,21 @@ def data_format(form: Form) -> DataFormat | None:
     return None if form is Form.TABLE else DataFormat(form.value)
 
 
-def with_options(read: Callable[..., Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return what gives a command the options that are the parameters of `read`.
+def with_options(kind: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return what gives a command the options that are the fields of a dataclass.
 
-    They stand where the command's parameter `options` does, which gets what `read` returns. The class of that
-    need not be imported for `--help`.
+    They stand where the command's parameter `options` does, which gets the object.
     """
-    lazily = {read.__annotations__["return"]: object}
-    described = inspect.signature(read, locals=lazily, eval_str=True).parameters
+    described = inspect.signature(kind, eval_str=True).parameters
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
         def run(**values: Any) -> None:
-            options = read(**{name: values.pop(name) for name in described})
+            options = kind(**{name: values.pop(name) for name in described})
             command(**values, options=options)
 
         # typer reads the parameters from here; `options` is none of them.
-        own = inspect.signature(command, locals=lazily, eval_str=True).parameters.values()
+        own = inspect.signature(command, eval_str=True).parameters.values()
         parameters = [
             each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
             for parameter in own

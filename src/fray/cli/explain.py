@@ -20,7 +20,8 @@ import yaml
 
 from fray.accelerators.beside import Need, list_gpu_needs, list_tpu_needs
 from fray.cli.clusters import choose_cluster, open_cluster, patience
-from fray.cli.named_job import JobOptions, build_request, options_in_errors
+from fray.cli.job_options import JobOptions
+from fray.cli.named_job import build_request, options_in_errors
 from fray.cli.requested_job import as_sent, load_job, override_job
 from fray.cli.streams import OutputStream
 from fray.cluster.base import Cluster

@@ -9,17 +9,16 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any, Final
 
 from fray.accelerators import GpuHost, TpuSlice, lookup_gpu
 from fray.cli.function_arguments import asks_for_help, describe_function, parse_arguments
+from fray.cli.job_options import JobOptions
 from fray.errors import FieldError, InvalidJobError, InvalidRequestError, UnsupportedFeatureError
 from fray.types import Entrypoint, GpuConfig, JobRequest, ResourceConfig, TpuConfig, create_environment
 
 __all__ = [
-    "JobOptions",
     "build_request",
     "find_help",
     "options_in_errors",
@@ -63,57 +62,6 @@ OPTIONS = {
 DURATION: Final = re.compile(r"(?:([0-9]{1,7})h)?(?:([0-9]{1,7})m)?(?:([0-9]{1,7})s)?", re.ASCII)
 FALLBACK_NAME = "job"
 NAME_LENGTH = 40
-
-
-@dataclass(frozen=True)
-class JobOptions:
-    """The options that describe a job that has no file; what is None is left to the defaults.
-
-    `gpu` is a type, or a type and how many of it a host has: `H100:8`. `env` are texts `NAME=VALUE`, or
-    `NAME` for the variable of this process. `spot` is True for spot nodes only, False for none of them.
-    """
-
-    name: str | None = None
-    tpu: str | None = None
-    gpu: str | None = None
-    cpu: str | None = None
-    memory: str | None = None
-    disk: str | None = None
-    spot: bool | None = None
-    queue: str | None = None
-    pip: tuple[str, ...] = ()
-    replicas: int | None = None
-    image: str | None = None
-    env: tuple[str, ...] = field(default=(), repr=False)
-    retries: int | None = None
-    timeout: str | None = None
-
-    @property
-    def without_file_only(self) -> tuple[str, ...]:
-        """The options that only a job without a file can have, of those that were given."""
-        values = {
-            "--tpu": self.tpu,
-            "--gpu": self.gpu,
-            "--cpu": self.cpu,
-            "--memory": self.memory,
-            "--disk": self.disk,
-            "--no-spot" if self.spot is False else "--spot": self.spot,
-            "--queue": self.queue,
-            "--pip": self.pip or None,
-        }
-        return tuple(name for name, value in values.items() if value is not None)
-
-    @property
-    def given(self) -> tuple[str, ...]:
-        """All options that say something of a job but its name, of those that were given."""
-        values = {
-            "--replicas": self.replicas,
-            "--image": self.image,
-            "--env": self.env or None,
-            "--retries": self.retries,
-            "--timeout": self.timeout,
-        }
-        return self.without_file_only + tuple(name for name, value in values.items() if value is not None)
 
 
 def build_request(
@@ -323,10 +271,10 @@ def _whole_host(host: TpuSlice | GpuHost | None) -> dict[str, Any]:
     return {"cpu": host.size.for_pods.cpu, "ram": f"{host.size.for_pods.memory_gb}G"}
 
 
-def read_variables(texts: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
+def read_variables(texts: Sequence[str] | None, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that `--env` gives, in its texts or from these; raises `InvalidRequestError`."""
     found = {}
-    for text in texts:
+    for text in texts or ():
         name, given, value = text.partition("=")
         if not VARIABLE.fullmatch(name):
             remedy = "Write --env NAME=VALUE; names are letters, digits, '_', '-' and '.'."

@@ -24,6 +24,7 @@ from fray.cli.pool_display import (
     tell_idle,
     tell_users,
 )
+from fray.cli.pool_options import PoolOptions
 from fray.cli.requested_job import load_job
 from fray.cli.streams import OutputStream
 from fray.cluster.cluster_spec import KubernetesSpec
@@ -70,7 +71,6 @@ from fray.vocabulary import EXIT_FAILURE
 from fray.wire.frayjob import FrayJob
 
 __all__ = [
-    "PoolOptions",
     "PoolShell",
     "create_missing",
     "delete_unused",
@@ -94,16 +94,6 @@ NO_ACCESS: Final = (
 """Why GKE can't be asked; plans are made without it."""
 
 ReadObjects = Callable[[KubernetesSpec, Mapping[str, str]], ClusterObjects]
-
-
-@dataclass(frozen=True)
-class PoolOptions:
-    """What was typed: the job's file, the cluster, and how its nodes are to be bought."""
-
-    file: str
-    cluster: str | None
-    gke: str | None
-    choices: PoolChoices
 
 
 @dataclass(frozen=True)

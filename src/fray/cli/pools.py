@@ -10,9 +10,10 @@ import typer
 
 from fray.cli import process
 from fray.cli.cluster_options import with_options
+from fray.cli.pool_options import ClusterOption, GkeOption, PoolOptions
 
 if TYPE_CHECKING:
-    from fray.cli.pool_commands import PoolOptions, PoolShell
+    from fray.cli.pool_commands import PoolShell
     from fray.nodepools.bodies import Form
 
 __all__ = ["pools"]
@@ -26,40 +27,6 @@ pools = typer.Typer(
 )
 
 
-FileOption = Annotated[str, typer.Option("--file", "-f", help="Job file, YAML or JSON; - is stdin.")]
-ClusterOption = Annotated[
-    str | None,
-    typer.Option("--cluster", metavar="SPEC", help="Such as k8s?context=gke; else FRAY_CLUSTER_SPEC."),
-]
-GkeOption = Annotated[
-    str | None,
-    typer.Option(
-        "--gke",
-        metavar="PATH",
-        help="projects/P/locations/L/clusters/C, where the kubeconfig doesn't tell.",
-    ),
-]
-ZoneOption = Annotated[
-    list[str] | None,
-    typer.Option("--zone", help="Zone of the nodes; may be repeated where hosts are single."),
-]
-SpotOption = Annotated[bool, typer.Option("--spot", help="Spot nodes, where the job allows them.")]
-FlexOption = Annotated[bool, typer.Option("--flex-start", help="Flex-start nodes.")]
-QueuedOption = Annotated[bool, typer.Option("--queued", help="Flex-start nodes that Kueue asks for.")]
-ReservationOption = Annotated[
-    str | None,
-    typer.Option("--reservation", metavar="NAME", help="Reservation, or the path of a block of it."),
-]
-MachineOption = Annotated[str | None, typer.Option("--machine-type", help="Machine type, where several fit.")]
-PolicyOption = Annotated[
-    str | None, typer.Option("--policy", metavar="NAME", help="Workload policy that is there (tpu7x).")
-]
-AccountOption = Annotated[
-    str | None, typer.Option("--service-account", metavar="EMAIL", help="Service account of the nodes.")
-]
-DynamicOption = Annotated[
-    bool, typer.Option("--dynamic-slices", help="Cubes of 4x4x4 that GKE forms tpu7x slices of.")
-]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the requests, and change nothing.")]
 FormOption = Annotated[
     Literal["request", "gcloud", "terraform"] | None,
@@ -75,40 +42,8 @@ PricesOption = Annotated[
 ]
 
 
-def _read_options(  # noqa: PLR0913, PLR0917 - one parameter for each option
-    file: FileOption,
-    cluster: ClusterOption = None,
-    gke: GkeOption = None,
-    zone: ZoneOption = None,
-    spot: SpotOption = False,  # noqa: FBT002
-    flex_start: FlexOption = False,  # noqa: FBT002
-    queued: QueuedOption = False,  # noqa: FBT002
-    reservation: ReservationOption = None,
-    machine_type: MachineOption = None,
-    policy: PolicyOption = None,
-    service_account: AccountOption = None,
-    dynamic_slices: DynamicOption = False,  # noqa: FBT002
-) -> PoolOptions:
-    """Return the options that say which pools are meant, as typer has read them."""
-    from fray.cli.pool_commands import PoolOptions
-    from fray.nodepools.requests import PoolChoices
-
-    choices = PoolChoices(
-        spot,
-        flex_start,
-        queued,
-        reservation,
-        machine_type,
-        policy,
-        tuple(zone or ()),
-        service_account,
-        dynamic_slices,
-    )
-    return PoolOptions(file, cluster, gke, choices)
-
-
 @pools.command(short_help="Show what pools a job needs.")
-@with_options(_read_options)
+@with_options(PoolOptions)
 def plan(options: PoolOptions, prices: PricesOption = None) -> None:
     """Show what node pools a job needs, and which of them exist. Nothing is changed.
 
@@ -120,7 +55,7 @@ def plan(options: PoolOptions, prices: PricesOption = None) -> None:
 
 
 @pools.command(short_help="Create the pools that a job lacks.")
-@with_options(_read_options)
+@with_options(PoolOptions)
 def create(
     options: PoolOptions,
     dry_run: DryRunOption = False,  # noqa: FBT002

@@ -10,7 +10,8 @@ from typing import Any, BinaryIO
 from pydantic import ValidationError
 
 from fray.accelerators import lookup_gpu, lookup_tpu
-from fray.cli.named_job import JobOptions, read_timeout, read_variables
+from fray.cli.job_options import JobOptions
+from fray.cli.named_job import read_timeout, read_variables
 from fray.errors import (
     AcceleratorShapeError,
     FieldError,

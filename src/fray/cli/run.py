@@ -18,8 +18,9 @@ from typing import BinaryIO
 
 from fray.cli.clusters import choose_cluster, open_cluster, patience
 from fray.cli.follow import Following
+from fray.cli.job_options import JobOptions
 from fray.cli.listing import print_lines
-from fray.cli.named_job import JobOptions, build_request, find_help, options_in_errors
+from fray.cli.named_job import build_request, find_help, options_in_errors
 from fray.cli.requested_job import load_job, override_job
 from fray.cli.screen import open_screen
 from fray.cli.story import Line, Tone

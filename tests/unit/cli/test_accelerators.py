@@ -14,7 +14,8 @@ from fray.accelerators import legal_gpu_counts, legal_gpu_types, legal_tpu_names
 from fray.cli import clusters
 from fray.cli.accelerators import HEAD, find_rows, show_accelerators
 from fray.cli.app import app
-from fray.cli.completion import complete_gpu, complete_job, complete_tpu
+from fray.cli.completion import complete_job
+from fray.cli.job_options import complete_gpu, complete_tpu
 from fray.cluster.local.store import StateDirectory
 from fray.wire.frayjob import FrayJob
 from tests.unit.cli.test_screen import Recorder

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from fray.cli.app import app
-from fray.cli.named_job import JobOptions, build_request, split_target
+from fray.cli.job_options import JobOptions
+from fray.cli.named_job import build_request, split_target
 from fray.cli.run import STOP_SIGNALS, RunCommand, run_job
 from fray.cli.streams import OutputStream
 from fray.errors import FrayError, InvalidRequestError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fray.cli.named_job import JobOptions
+from fray.cli.job_options import JobOptions
 from fray.cli.requested_job import override_job
 from fray.errors import FrayError
 from fray.wire.frayjob import FrayJob

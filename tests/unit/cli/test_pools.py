@@ -14,7 +14,6 @@ import yaml
 
 from fray.cli.app import app
 from fray.cli.pool_commands import (
-    PoolOptions,
     PoolShell,
     create_missing,
     delete_unused,
@@ -22,6 +21,7 @@ from fray.cli.pool_commands import (
     plan_pools,
     print_requests,
 )
+from fray.cli.pool_options import PoolOptions
 from fray.errors import (
     AccessDeniedError,
     ClusterUnreachableError,
@@ -33,7 +33,6 @@ from fray.errors import (
 )
 from fray.nodepools.answers import derive_error
 from fray.nodepools.bodies import Form
-from fray.nodepools.requests import PoolChoices
 from fray.nodepools.usage import ClusterObjects
 from tests.gke.compute import open_fake_session
 from tests.gke.kubeconfig import write_kubeconfig
@@ -114,7 +113,7 @@ class Bench:
         )
 
     def options(self, **choices: Any) -> PoolOptions:
-        return PoolOptions(str(self.folder / "job.yaml"), None, None, PoolChoices(**choices))
+        return PoolOptions(str(self.folder / "job.yaml"), **choices)
 
     def create(self, **choices: Any) -> int:
         return create_missing(self.options(**choices), self.shell())
