@@ -16,6 +16,7 @@ class _Texts(string.Formatter):
 
     Beside Python's own format specifications: `{names:list}` puts commas between, `{lines:lines}` gives each
     a line of its own, `{size:MB}` is a number of bytes in megabytes, and `{parts:MB}` is names with theirs.
+    `{path:? at }` is nothing for what is empty, and else the text behind the question mark and the value.
     """
 
     def get_value(self, key: int | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:  # noqa: ARG002
@@ -29,6 +30,8 @@ class _Texts(string.Formatter):
                 return "".join(f"\n  {each}" for each in value)
             case "MB" if isinstance(value, int | float):
                 return f"{value / 1e6:.1f} MB"
+            case str() if format_spec.startswith("?"):
+                return f"{format_spec[1:]}{value}" if value else ""
             case "MB":
                 return ", ".join(f"{name} ({self.format_field(size, 'MB')})" for name, size in value)
         return str(super().format_field(value, format_spec))

@@ -181,6 +181,7 @@ class OutcomeUploadError(SurroundingsError):
 class OutcomeUnreadableError(SurroundingsError):
     """What became of a callable can't be read here, so that only its text is known."""
 
+    message_template = "the outcome can't be read: {problem}{text:?\n}"
     next_step_template = (
         "Read the job's logs for what it printed. What can be pickled in less than 1 MB comes back, "
         "and more where the cluster spec has staging=gs://BUCKET/PATH; write anything else to storage."
@@ -188,8 +189,3 @@ class OutcomeUnreadableError(SurroundingsError):
 
     problem: str
     text: str = ""
-
-    @property
-    def message(self) -> str:
-        """Why, and what is known all the same."""
-        return f"the outcome can't be read: {self.problem}" + (f"\n{self.text}" if self.text else "")

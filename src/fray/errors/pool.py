@@ -240,17 +240,12 @@ class SerializationError(RequestError):
     `path` leads to the part that can't, such as `args[0].callback`; empty where that isn't known.
     """
 
+    message_template = "{what} can't be pickled{path:? at }: {problem}"
     next_step_template = "Open files, locks and connections inside the task instead of passing them to it."
 
     what: str
     path: str
     problem: str
-
-    @property
-    def message(self) -> str:
-        """What was to be sent, which part of it can't be, and why."""
-        place = f" at {self.path}" if self.path else ""
-        return f"{self.what} can't be pickled{place}: {self.problem}"
 
 
 class InvalidOptionError(RequestError, ValueError):
@@ -430,17 +425,13 @@ class PoolVersionError(SurroundingsError):
 class StoreFullError(SurroundingsError):
     """No directory that may hold an object of `size` bytes has room for it."""
 
+    message_template = "no room for an object of {size} bytes in any of {directories:list}"
     next_step_template = (
         "Drop references to large values, or set FRAY_SPILL_DIR to a directory with more room."
     )
 
     size: int
     directories: tuple[str, ...]
-
-    @property
-    def message(self) -> str:
-        """What was to be kept, and where."""
-        return f"no room for an object of {self.size} bytes in {' or '.join(self.directories)}"
 
 
 class StoreDirectoryError(SurroundingsError):

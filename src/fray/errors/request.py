@@ -155,18 +155,13 @@ class UnsupportedFeatureError(RequestError):
     `feature` is what can't be done, or the path of the field that asks for it; `detail` is what that holds.
     """
 
+    message_template = "{feature}{detail:? } is not supported here: {reason}"
     next_step_template = "{alternative}"
 
     feature: str
     reason: str
     alternative: str
     detail: str = ""
-
-    @property
-    def message(self) -> str:
-        """What isn't supported, and why."""
-        what = f"{self.feature} {self.detail}" if self.detail else self.feature
-        return f"{what} is not supported here: {self.reason}"
 
 
 class JobNotFoundError(RequestError, KeyError):
