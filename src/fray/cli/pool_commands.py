@@ -31,12 +31,12 @@ from fray.cluster.cluster_spec import KubernetesSpec
 from fray.errors import (
     ClusterConfigError,
     ClusterUnreachableError,
-    ExtraMissingError,
     FrayError,
     GkeClusterError,
     GkeCredentialsError,
     InvalidRequestError,
     NodePoolError,
+    PackageMissingError,
     PoolInUseError,
 )
 from fray.nodepools.bodies import (
@@ -86,7 +86,7 @@ ALL_THERE: Final = "All that the job needs is there.\n"
 
 NO_ACCESS: Final = (
     ClusterConfigError,
-    ExtraMissingError,
+    PackageMissingError,
     GkeClusterError,
     GkeCredentialsError,
     NodePoolError,

@@ -6,23 +6,11 @@ from fray.errors.request import RequestError
 from fray.errors.surroundings import SurroundingsError
 
 __all__ = [
-    "ExtraMissingError",
     "GkeClusterError",
     "GkeCredentialsError",
     "NodePoolError",
     "PoolInUseError",
 ]
-
-
-class ExtraMissingError(SurroundingsError, ModuleNotFoundError):
-    """A part of Fray needs packages that come with an extra of it, which isn't installed here."""
-
-    message_template = "{part} needs {package}, which isn't installed here"
-    next_step_template = "Install it: `pip install 'fray[{extra}]'`."
-
-    part: str
-    package: str
-    extra: str
 
 
 class GkeClusterError(RequestError, ValueError):

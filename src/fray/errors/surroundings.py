@@ -62,22 +62,25 @@ class OpenFilesError(SurroundingsError):
 
 
 class PackageMissingError(SurroundingsError, ModuleNotFoundError):
-    """A part of Fray needs a package that isn't installed here.
+    """A part of Fray needs a package that isn't installed here: of an `extra` of Fray, or one that it brings.
 
     Pods of callables whose image has no Fray get a copy of it without the packages that it depends on.
     """
 
     message_template = "{part} needs {package}, which isn't installed here"
-    next_step_template = (
-        "Install Fray itself, which brings it: name fray in pip_packages, or use an image that has it."
-    )
+    name = "fray"
+    """The package to install, for readers of any ModuleNotFoundError."""
 
     part: str
     package: str
+    extra: str = ""
 
-    def __init__(self, part: str, package: str) -> None:
-        super().__init__(part, package)
-        self.name = "fray"  # the package to install, for readers of any ModuleNotFoundError
+    @property
+    def next_step(self) -> str:
+        """What brings it."""
+        if self.extra:
+            return f"Install it: `pip install 'fray[{self.extra}]'`."
+        return "Install Fray itself, which brings it: name fray in pip_packages, or use an image that has it."
 
 
 class OutputError(SurroundingsError):

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from fray.errors import ExtraMissingError, GkeCredentialsError, NodePoolError
+from fray.errors import GkeCredentialsError, NodePoolError, PackageMissingError
 from fray.nodepools.answers import Retry, derive_error
 from fray.nodepools.bodies import GkeCluster, build_policy
 from fray.nodepools.requests import WorkloadPolicy
@@ -45,19 +45,16 @@ def open_session() -> Session:
     """Return a session with Application Default Credentials; nothing is sent yet.
 
     Raises:
-        ExtraMissingError: The extra `gke` isn't installed.
+        PackageMissingError: The extra `gke` isn't installed.
         GkeCredentialsError: There are no credentials.
     """
     try:
         import google.auth
-        from google.auth.exceptions import DefaultCredentialsError
         from google.auth.transport.requests import AuthorizedSession
     except ImportError as error:
-        raise ExtraMissingError("asking Google Cloud", error.name or "google-auth", "gke") from error
-    try:
+        raise PackageMissingError("asking Google Cloud", error.name or "google-auth", "gke") from error
+    with explained("credentials"):
         credentials, _ = google.auth.default(scopes=[SCOPE])
-    except DefaultCredentialsError as error:
-        raise GkeCredentialsError(str(error).partition("\n")[0]) from error
     return AuthorizedSession(credentials)
 
 

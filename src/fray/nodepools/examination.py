@@ -13,11 +13,11 @@ from dataclasses import replace
 
 from fray.cluster.answers import CheckResult, Mark
 from fray.errors import (
-    ExtraMissingError,
     FrayError,
     GkeClusterError,
     GkeCredentialsError,
     NodePoolError,
+    PackageMissingError,
 )
 from fray.nodepools.bodies import GkeCluster
 from fray.nodepools.compute import Compute, OpenSession, Quota, open_session
@@ -75,7 +75,7 @@ def _examine_cluster(place: GkeCluster, job: FrayJob | None, open_client: OpenCl
     try:
         gke = Gke(place, open_client())
         cluster, pools = gke.read_cluster(), gke.list_pools()
-    except (ExtraMissingError, GkeCredentialsError, NodePoolError) as error:
+    except (PackageMissingError, GkeCredentialsError, NodePoolError) as error:
         unseen = _unseen("GKE", error)
         return [unseen] if job is None else [unseen, _needed(job, "GKE can't be asked for its pools")]
     where = f"{place.name} in {place.location}, project {place.project}{_describe(cluster)}"
@@ -139,7 +139,7 @@ def _examine_project(place: GkeCluster, open_session: OpenSession) -> list[Check
                 ask("quota", lambda: judge_quotas(compute.list_quotas(), region=region)),
                 ask("quota by family", lambda: judge_families(project.list_family_quotas(), region=region)),
             ]
-    except (ExtraMissingError, GkeCredentialsError) as error:
+    except (PackageMissingError, GkeCredentialsError) as error:
         return [_unseen("APIs, permissions, quota", error)]
 
 

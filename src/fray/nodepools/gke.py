@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from fray.errors import ExtraMissingError, GkeClusterError, GkeCredentialsError
+from fray.errors import GkeClusterError, GkeCredentialsError, PackageMissingError
 from fray.kube.official_client import config
 from fray.nodepools.answers import derive_error
 from fray.nodepools.bodies import GkeCluster
@@ -45,14 +45,14 @@ def open_client() -> ClusterManagerClient:
     """Return Google's client with Application Default Credentials; nothing is sent yet.
 
     Raises:
-        ExtraMissingError: The extra `gke` isn't installed.
+        PackageMissingError: The extra `gke` isn't installed.
         GkeCredentialsError: There are no credentials.
     """
     try:
         from google.auth.exceptions import DefaultCredentialsError
         from google.cloud.container_v1 import ClusterManagerClient
     except ImportError as error:
-        raise ExtraMissingError("asking GKE", error.name or "google-cloud-container", "gke") from error
+        raise PackageMissingError("asking GKE", error.name or "google-cloud-container", "gke") from error
     try:
         return ClusterManagerClient()
     except DefaultCredentialsError as error:

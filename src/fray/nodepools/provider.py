@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from fray.errors import ExtraMissingError, GkeCredentialsError, NodePoolError
+from fray.errors import GkeCredentialsError, NodePoolError, PackageMissingError
 from fray.nodepools.answers import Retry
 from fray.nodepools.bodies import build_body
 from fray.nodepools.decisions import (
@@ -37,7 +37,7 @@ __all__ = ["GkeNodePools", "NodePoolProvider"]
 
 logger = logging.getLogger(__name__)
 
-Unreachable = (NodePoolError, GkeCredentialsError, ExtraMissingError)
+Unreachable = (NodePoolError, GkeCredentialsError, PackageMissingError)
 """Why GKE can't be asked at all."""
 
 
@@ -155,7 +155,7 @@ class GkeNodePools:
     def _wait_for_gke(
         self,
         gangs: Sequence[PendingGang],
-        error: NodePoolError | GkeCredentialsError | ExtraMissingError,
+        error: NodePoolError | GkeCredentialsError | PackageMissingError,
         now: float,
     ) -> Decision:
         """Return that nothing is known, and when to ask again: later each time."""

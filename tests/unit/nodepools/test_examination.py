@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fray.cluster.answers import CheckResult, Mark
-from fray.errors import ExtraMissingError
+from fray.errors import PackageMissingError
 from fray.nodepools.bodies import GkeCluster, build_body, build_policy
 from fray.nodepools.examination import examine_gke
 from fray.nodepools.gke import Gke
@@ -165,7 +165,7 @@ def test_a_private_cluster_says_what_must_be_prepared(bench: Bench, dns: bool, w
 
 def test_what_cannot_be_asked_is_unknown(bench: Bench) -> None:
     def missing() -> Any:
-        raise ExtraMissingError("asking GKE", "google-cloud-container", "gke")
+        raise PackageMissingError("asking GKE", "google-cloud-container", "gke")
 
     found = bench.examine(open_client=missing)
     assert (found["GKE"].mark, found["GKE"].next_step) == (
@@ -255,7 +255,7 @@ def test_a_job_waits_for_whoever_makes_its_pools(bench: Bench) -> None:
 
 def test_what_a_job_needs_is_told_where_nothing_can_be_asked(bench: Bench) -> None:
     def missing() -> Any:
-        raise ExtraMissingError("asking GKE", "google-cloud-container", "gke")
+        raise PackageMissingError("asking GKE", "google-cloud-container", "gke")
 
     found = bench.examine(open_client=missing, job=build_job(SLICES))["pools for train"]
     assert (found.mark, "the job needs 2 node pools of 2 nodes" in found.seen) == (Mark.UNKNOWN, True)

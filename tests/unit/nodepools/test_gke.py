@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fray.errors import ExtraMissingError, GkeClusterError, GkeCredentialsError, NodePoolError
+from fray.errors import GkeClusterError, GkeCredentialsError, NodePoolError, PackageMissingError
 from fray.nodepools import gke as shell
 from fray.nodepools.bodies import GkeCluster, build_body
 from fray.nodepools.following import Following, PoolFate, create_pools, delete_pools
@@ -198,5 +198,5 @@ def test_a_missing_extra_and_missing_credentials_say_what_to_do(
     with pytest.raises(GkeCredentialsError, match="application-default login"):
         open_client()
     monkeypatch.setitem(sys.modules, "google.cloud.container_v1", None)
-    with pytest.raises(ExtraMissingError, match=r"fray\[gke\]"):
+    with pytest.raises(PackageMissingError, match=r"fray\[gke\]"):
         shell.open_client()
