@@ -104,9 +104,10 @@ def test_only_2x4_of_two_generations_needs_the_accelerator_count() -> None:
         ("v5litepod-16", acc.HostSize(112, 192)),
         ("v5p-16", acc.HostSize(208, 448)),
         ("v6e-16", acc.HostSize(180, 720)),
-        ("v5litepod-8", None),
-        ("v6e-1", None),
-        ("tpu7x-8", None),
+        ("v5litepod-8", acc.HostSize(224, 384)),
+        ("v6e-1", acc.HostSize(44, 176)),
+        ("tpu7x-8", acc.HostSize(224, 960)),
+        ("tpu7x-2", None),
     ],
 )
 def test_size_of_a_host_is_known_or_none(name: str, size: acc.HostSize | None) -> None:

@@ -5,8 +5,8 @@ The CRD's rules are generated from `generations()`.
 
 Sources: machine types, labels and single-host topologies from the GKE cluster autoscaler's table and XPK
 (`core/system_characteristics.py` of release 1.16.0, 2026-08); the rule for 3-D topologies from GKE's page
-"Plan TPUs" as kuberay's TPU validation and XPK transcribe it; sizes of hosts from Marin's Fray table and the
-autoscaler.
+"Plan TPUs" as kuberay's TPU validation and XPK transcribe it; sizes of hosts from Marin's Fray table, the
+autoscaler and, where those have none, the machine types in Google's pages on each TPU version (2025-11).
 """
 
 from __future__ import annotations
@@ -209,8 +209,8 @@ _GENERATIONS = (
         "v3",
         cores_per_chip=2,
         machines=(
-            TpuMachine("ct3-hightpu-4t", 4, "tpu-v3-device", ("2x2",)),
-            TpuMachine("ct3p-hightpu-4t", 4, "tpu-v3-slice", _V3_POD),
+            TpuMachine("ct3-hightpu-4t", 4, "tpu-v3-device", ("2x2",), HostSize(96, 340)),
+            TpuMachine("ct3p-hightpu-4t", 4, "tpu-v3-slice", _V3_POD, HostSize(48, 340)),
         ),
         multislice=False,
     ),
@@ -243,8 +243,8 @@ _GENERATIONS = (
         "v5litepod",
         cores_per_chip=1,
         machines=(
-            TpuMachine("ct5lp-hightpu-1t", 1, _V5E, ("1x1",)),
-            TpuMachine("ct5lp-hightpu-8t", 8, _V5E, ("2x4",)),
+            TpuMachine("ct5lp-hightpu-1t", 1, _V5E, ("1x1",), HostSize(24, 48)),
+            TpuMachine("ct5lp-hightpu-8t", 8, _V5E, ("2x4",), HostSize(224, 384)),
             TpuMachine("ct5lp-hightpu-4t", 4, _V5E, _PLANE_4T, HostSize(112, 192)),
         ),
         aliases=("v5e", "v5lite"),
@@ -260,8 +260,8 @@ _GENERATIONS = (
         "v6e",
         cores_per_chip=1,
         machines=(
-            TpuMachine("ct6e-standard-1t", 1, _V6E, ("1x1",)),
-            TpuMachine("ct6e-standard-8t", 8, _V6E, ("2x4",)),
+            TpuMachine("ct6e-standard-1t", 1, _V6E, ("1x1",), HostSize(44, 176)),
+            TpuMachine("ct6e-standard-8t", 8, _V6E, ("2x4",), HostSize(180, 1440)),
             TpuMachine("ct6e-standard-4t", 4, _V6E, _PLANE_4T, HostSize(180, 720)),
         ),
     ),
@@ -281,7 +281,14 @@ _GENERATIONS = (
         machines=(
             TpuMachine("tpu7x-standard-1t", 1, "tpu7x", ("1x1x1",)),
             # The autoscaler's table has `ultranet` beside it; what sets them apart no page says.
-            TpuMachine("tpu7x-standard-4t", 4, "tpu7x", TorusRule(9216, 256), others=("tpu7x-ultranet-4t",)),
+            TpuMachine(
+                "tpu7x-standard-4t",
+                4,
+                "tpu7x",
+                TorusRule(9216, 256),
+                HostSize(224, 960),
+                others=("tpu7x-ultranet-4t",),
+            ),
         ),
     ),
 )

@@ -31,10 +31,10 @@ def plan_with(**spec: Any) -> AttemptPlan:
         ("v5p-8", "memory", "375Gi", "375Gi", False),
         ("v5p-8", "memory", "376Gi", "403G", True),
         ("v5p-8", "memory", "1e99", "403G", True),
-        # the two machines of topology 2x4: only the size of the smaller one is known
         ("v6e-16", "cpu", 1000, "162", True),
-        ("v6e-8", "cpu", 1000, "1000", False),
-        ("v3-8", "memory", "9Ti", "9Ti", False),
+        ("v6e-8", "cpu", 1000, "162", True),
+        ("v3-8", "memory", "9Ti", "306G", True),
+        ("v4lite-4", "memory", "9Ti", "9Ti", False),
         ("v5p-8", "disk", "100Ti", "100Ti", False),
     ],
 )
