@@ -12,6 +12,10 @@ __all__ = ["Ear"]
 
 LONGEST_SECONDS = 3600.0
 """Of one wait of the system's: how much it can take depends on the platform."""
+LOOK_SECONDS = 0.001
+"""How long a thread of the client looks for what it waits for before it sleeps, if the last one was as quick.
+
+So a processor is used in vain for that long at most, once for each slow answer after a quick one."""
 
 
 class Ear:
@@ -25,6 +29,8 @@ class Ear:
         self._bell = bell
         self._frames = select.poll()
         self._frames.register(connection, select.POLLIN)
+        self._quick = False
+        """Whether what was waited for last has come within `LOOK_SECONDS`."""
         self._room = select.poll()
         self._room.register(connection, select.POLLOUT)
         self.lends = sys.platform == "linux"
@@ -66,9 +72,21 @@ class Ear:
 
         For one thread at a time.
         """
-        left = LONGEST_SECONDS if deadline is None else max(0.0, deadline - time.monotonic())
-        came = here.poll(self._frames, min(left, LONGEST_SECONDS) * 1000)
+        began = time.monotonic()
+        left = LONGEST_SECONDS if deadline is None else max(0.0, deadline - began)
+        # The last one was quick, so this one may be, and to be woken would take a third of its time.
+        came = self._quick and self._look(here, began + min(left, LOOK_SECONDS))
+        if not came:
+            came = here.poll(self._frames, min(left, LONGEST_SECONDS) * 1000)
+        self._quick = came and time.monotonic() - began < LOOK_SECONDS
         return came or (left >= LONGEST_SECONDS and not here.signalled)
+
+    def _look(self, here: Undisturbed, until: float) -> bool:
+        """Return whether something has come, looking again and again until then, or until a signal comes."""
+        look = self._frames.poll
+        while not (came := bool(look(0))) and time.monotonic() < until and not here.signalled:
+            pass
+        return came
 
     def has_room(self) -> bool:
         """Return whether the connection takes some bytes without a wait. For one thread at a time."""

@@ -1,0 +1,81 @@
+"""How a thread of the client waits for an answer: after a quick one it looks, after a slow one it sleeps."""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from fray.runtime.pool.client import ear as ear_module
+from fray.runtime.pool.client.ear import Ear
+from fray.runtime.pool.client.undisturbed import Undisturbed
+
+
+class Sleeps(Undisturbed):
+    """Counts how often the thread has slept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def poll(self, poll: select.poll, timeout: float | None) -> bool:
+        self.count += 1
+        return super().poll(poll, timeout)
+
+
+@pytest.fixture
+def _all_is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ear_module, "LOOK_SECONDS", 60.0)
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Yield the two ends of a connection."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield ours, theirs
+
+
+@pytest.mark.usefixtures("_all_is_quick")
+def test_a_quick_answer_is_looked_for_after_another_one(ends: tuple[socket.socket, socket.socket]) -> None:
+    ours, theirs = ends
+    ear, here = Ear(ours.fileno(), theirs.fileno()), Sleeps()
+    theirs.send(b"1")
+    with here:
+        assert ear.await_frame(here, None)
+        assert here.count == 1  # nothing is known of the first
+        for _ in range(10):
+            assert ear.await_frame(here, None)
+        assert here.count == 1
+    ear.close()
+
+
+def test_what_takes_longer_is_slept_for(ends: tuple[socket.socket, socket.socket]) -> None:
+    ours, theirs = ends
+    ear, here = Ear(ours.fileno(), theirs.fileno()), Sleeps()
+    theirs.send(b"1")
+    with here:
+        assert ear.await_frame(here, None)
+        ours.recv(1)
+        assert not ear.await_frame(here, time.monotonic() + 0.01)
+        assert here.count == 2
+        theirs.send(b"1")
+        assert ear.await_frame(here, None)
+        assert here.count == 3  # the one before was slow
+    ear.close()
+
+
+@pytest.mark.usefixtures("_all_is_quick")
+def test_a_signal_ends_the_look(ends: tuple[socket.socket, socket.socket]) -> None:
+    ours, theirs = ends
+    ear, here = Ear(ours.fileno(), theirs.fileno()), Sleeps()
+    theirs.send(b"1")
+    with here:
+        assert ear.await_frame(here, None)
+        ours.recv(1)
+        here.signalled = True
+        assert not ear.await_frame(here, None)
+    ear.close()
