@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from fray.cli.columns import format_age, format_columns
 from fray.cli.story import Line, Tone
 from fray.plan.timestamps import parse_time
 from fray.vocabulary import ConditionType
-from fray.wire.frayactor import FrayActor, MemberStatus
+
+if TYPE_CHECKING:
+    from fray.wire.frayactor import FrayActor, MemberStatus
 
 __all__ = ["describe_actor", "describe_job_actors", "format_actor_table"]
 

@@ -7,17 +7,19 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from fray.cli.actor_story import describe_job_actors
 from fray.cli.story import Line, describe_job, format_job_table
 from fray.cli.streams import OutputStream
 from fray.cluster.base import Cluster
 from fray.errors import FrayError, InvalidRequestError
-from fray.plan.manifests import is_root
 from fray.vocabulary import Phase
-from fray.wire.frayactor import FrayActor
 from fray.wire.frayjob import FrayJob
 from fray.wire.model import WireModel
+
+if TYPE_CHECKING:
+    from fray.wire.frayactor import FrayActor
 
 __all__ = ["Choice", "DataFormat", "print_lines", "print_resources", "show_job", "show_jobs", "watch_jobs"]
 
@@ -101,7 +103,7 @@ def show_job(
     own: list[FrayActor] = []
     try:
         name, uid = job.metadata.name, job.metadata.uid
-        own = [actor for actor in cluster.get_actors() if is_root(actor, name, uid)]
+        own = [actor for actor in cluster.get_actors() if actor.has_root(name, uid)]
     except FrayError as error:  # such as a missing right: the rest of the story is shown all the same
         notes.write(f"the job's actors can't be shown: {error}\n")
     print_lines(describe_job(job, now=now, more=describe_job_actors(own, now=now)), output)

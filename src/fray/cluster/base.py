@@ -27,7 +27,6 @@ from fray.offered_names import offer_names
 from fray.payload.outcome import Outcome
 from fray.plan.gang_placement import NOTHING_READ, ClusterTopology
 from fray.types import Entrypoint, JobId, JobInfo, JobRequest, JobStatus, LogLine, MonitoredJob
-from fray.wire.frayactor import FrayActor
 from fray.wire.frayjob import FrayJob
 
 if TYPE_CHECKING:
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from fray.runtime.actors.joining import Reach
     from fray.runtime.pool.view import PoolView
     from fray.types import EnvironmentConfig, ResourceConfig
+    from fray.wire.frayactor import FrayActor
 
 __all__ = ["MONITORED_LINES", "Cluster"]
 

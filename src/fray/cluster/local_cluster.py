@@ -45,7 +45,6 @@ from fray.runtime.identity import current_identity
 from fray.runtime.loop_thread import LoopThread
 from fray.settings import Settings
 from fray.types import JobId, JobRequest, JobStatus, LogLine
-from fray.wire.frayactor import FrayActor
 from fray.wire.frayjob import FrayJob, Parent
 
 if TYPE_CHECKING:
@@ -54,6 +53,7 @@ if TYPE_CHECKING:
     from fray.job.options import ActorOptions
     from fray.runtime.actors.local_pod import LocalReach
     from fray.runtime.pool.view import PoolView
+    from fray.wire.frayactor import FrayActor
 
 __all__ = ["LocalCluster", "LocalClusterConfig"]
 

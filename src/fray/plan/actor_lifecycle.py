@@ -18,7 +18,7 @@ from fray.plan.actor_nodes import derive_node_history
 from fray.plan.actor_set import build_actor_labels, derive_member, name_avoided
 from fray.plan.actor_slices import EndSlice, SlicePlan, StartSlice, plan_slice, read_index
 from fray.plan.complaints import Complaint, derive_volume_waiting, find_held, is_volume_missing
-from fray.plan.manifests import Manifest, find_condition, has_ended, is_root, read_label
+from fray.plan.manifests import Manifest, find_condition, has_ended, read_label
 from fray.plan.node_evidence import TAINT_OUT_OF_SERVICE
 from fray.plan.node_faults import find_release
 from fray.plan.observation import Waiting
@@ -147,7 +147,7 @@ class _Ending:
 def read_root(actor: FrayActor, root: Manifest | None) -> RootState:
     """Return how things stand with an actor's root job, of the FrayJob that has its name now, if one has."""
     name = actor.spec.root_job
-    if root is None or is_ending(root) or not is_root(actor, name, root["metadata"]["uid"]):
+    if root is None or is_ending(root) or not actor.has_root(name, root["metadata"]["uid"]):
         return RootState(end=f"its root job {name} was deleted")
     if find_condition(root, ConditionType.FINISHED, status="True"):
         return RootState(end=f"its root job {name} has ended")

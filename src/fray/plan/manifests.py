@@ -21,7 +21,6 @@ from fray.vocabulary import (
     LABEL_ROLE,
     MANAGED_BY,
 )
-from fray.wire.frayactor import FrayActor
 from fray.wire.frayjob import FrayJob, ObjectMeta
 
 __all__ = [
@@ -32,7 +31,6 @@ __all__ = [
     "build_owner_references",
     "find_condition",
     "has_ended",
-    "is_root",
     "list_containers",
     "read_attempt_label",
     "read_label",
@@ -102,19 +100,6 @@ def build_controller(api_version: str, kind: str, owner: ObjectMeta) -> dict[str
         "controller": True,
         "blockOwnerDeletion": True,
     }
-
-
-def is_root(actor: FrayActor, name: str | None, uid: str | None) -> bool:
-    """Return whether a job of this name and uid is an actor's root job.
-
-    Another job may have had the name when the actor was made: the owner reference tells.
-    """
-    owners = {
-        owner["uid"]
-        for owner in actor.metadata.owner_references
-        if owner["kind"] == FRAYJOB_KIND and owner["name"] == name
-    }
-    return name is not None and actor.spec.root_job == name and (not owners or uid in owners)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from fray.vocabulary import FRAYACTOR_KIND, FRAYACTOR_PLURAL, FRAYACTOR_SHORT_NAME
+from fray.vocabulary import FRAYACTOR_KIND, FRAYACTOR_PLURAL, FRAYACTOR_SHORT_NAME, FRAYJOB_KIND
 from fray.wire.frayjob import CallableEntrypoint, Environment, ObjectMeta, Placement
 from fray.wire.model import CustomKind, ObjectName, WireModel, keyed_by
 from fray.wire.pod import Resources
@@ -186,6 +186,18 @@ class FrayActor(WireModel):
     """What the members are, on what they run, and for how long."""
     status: FrayActorStatus = FrayActorStatus()
     """What has become of it. Written by the operator."""
+
+    def has_root(self, name: str | None, uid: str | None) -> bool:
+        """Return whether a job of this name and uid is its root job.
+
+        Another job may have had the name when the actor was made: the owner reference tells.
+        """
+        owners = {
+            owner["uid"]
+            for owner in self.metadata.owner_references
+            if owner["kind"] == FRAYJOB_KIND and owner["name"] == name
+        }
+        return name is not None and self.spec.root_job == name and (not owners or uid in owners)
 
 
 FRAYACTOR: Final = CustomKind(
