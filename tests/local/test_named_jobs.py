@@ -48,6 +48,7 @@ def test_processes_start_in_the_workspace_that_a_file_names(fray: Fray) -> None:
     assert refused.err.startswith(
         f"error: spec.environment.workspace: {fray.folder}/nowhere is no directory\n"
     ), refused
+    assert fray.run("doctor", "-f", str(file)).code == 0
 
 
 def test_a_job_is_waited_for_from_another_shell(fray: Fray) -> None:

@@ -195,6 +195,9 @@ def find_explained(
             notes.write(f"{job.metadata.name}: instead of what the file says: {'; '.join(changes)}\n")
         if loaded.workspace is None:
             return Explained(job)
+        if not loaded.workspace.is_dir():
+            notes.write(f"{job.metadata.name}: shown without its workspace: {loaded.workspace} isn't here\n")
+            return Explained(job)
         spec = choose_cluster(command.cluster, command.namespace, environ=environ)
         previewed = _open_for_preview(spec, environ).preview(job, workspace=loaded.workspace)
         return Explained(previewed.job.model_copy(update={"status": job.status}), previewed.secrets)

@@ -41,7 +41,8 @@ class LoadedJob:
     """The FrayJob of a file, judged, and the names of the file's other objects.
 
     `directory` is the folder of the file, `workspace` the directory that the file names as its workspace, to
-    be packed as that of a request is (`workspace: .`); None where it names none, or an archive.
+    be packed as that of a request is (`workspace: .`), which may not be there; None where it names none, or
+    an archive.
     """
 
     job: FrayJob
@@ -70,7 +71,6 @@ def load_job(path: str, *, stdin: BinaryIO, name: str | None = None, with_status
     Raises:
         JobFileError: the file can't be read, or doesn't hold exactly one FrayJob.
         InvalidJobError: the API server would refuse the job, or it has no name.
-        InvalidRequestError: its workspace is no directory.
     """
     file = read_job_file(path, stdin=stdin)
     manifest = file.manifest if name is None else _with_name(file.manifest, name)
@@ -87,7 +87,6 @@ def load_jobs(path: str, *, stdin: BinaryIO) -> LoadedJobs:
     Raises:
         JobFileError: the file can't be read, or holds no FrayJob.
         InvalidJobError: the API server would refuse one, or it has no name.
-        InvalidRequestError: the workspace of one is no directory.
     """
     files = read_job_files(path, stdin=stdin)
     return LoadedJobs(tuple(_load(each, path) for each in files.manifests), files.others)
@@ -96,11 +95,7 @@ def load_jobs(path: str, *, stdin: BinaryIO) -> LoadedJobs:
 def _load(manifest: Mapping[str, Any], path: str) -> LoadedJob:
     directory = Path.cwd() if path == STDIN else Path(path).absolute().parent
     manifest, workspace = _split_workspace(manifest, directory)
-    job = _judge(manifest)
-    if workspace is not None and not workspace.is_dir():
-        remedy = "Name one that is there; it is looked for in the folder of the file."
-        raise InvalidRequestError("spec.environment.workspace", f"{workspace} is no directory", remedy)
-    return LoadedJob(job, (), directory, workspace)
+    return LoadedJob(_judge(manifest), (), directory, workspace)
 
 
 def _judge(manifest: Mapping[str, Any]) -> FrayJob:

@@ -1,12 +1,14 @@
 """What callers give to a cluster's methods, checked before anything is asked of it: for all backends.
 
-Only what a value is, and which ranks and attempts a job has. Backends say whether there is such a job.
+Only what a value is, whether a workspace is there, and which ranks and attempts a job has. Backends say
+whether there is such a job.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 from fray.errors import InvalidRequestError, LogsNotFoundError
@@ -23,6 +25,7 @@ __all__ = [
     "check_launch",
     "check_seconds",
     "check_whole_number",
+    "find_workspace",
 ]
 
 WhenTaken: TypeAlias = Literal["rename", "adopt", "refuse", "resume"]
@@ -92,6 +95,19 @@ def check_whole_number(field: str, value: Any) -> None:
     """
     if value is not None and not is_whole_number(value):
         raise InvalidRequestError(field, f"is {show_value(value)}", "Give a whole number, or None for all.")
+
+
+def find_workspace(directory: str | Path, *, field: str) -> Path:
+    """Return the directory of a workspace, absolute; `field` is what names it.
+
+    Raises:
+        InvalidRequestError: It is no directory.
+    """
+    path = Path(directory).expanduser().absolute()
+    if not path.is_dir():
+        where = "it is looked for in the folder of the job file, or else in the current directory"
+        raise InvalidRequestError(field, f"{path} is no directory", f"Name one that is there: {where}.")
+    return path
 
 
 @dataclass(frozen=True)

@@ -202,6 +202,19 @@ def test_a_file_is_explained_with_the_directory_that_it_names(
     assert explained["spec"]["environment"]["workspace"]["secretName"] == "job-workspace-0000000000"
 
 
+def test_a_file_is_explained_without_a_directory_that_is_not_here(
+    here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    manifest = frayjob().to_manifest()
+    manifest["spec"]["environment"] = {"workspace": "nowhere"}
+    (here / "frayjob.json").write_text(json.dumps(manifest))
+    app(["explain", "-f", "frayjob.json"], standalone_mode=False)
+    told = capfd.readouterr()
+    assert told.err == f"job: shown without its workspace: {here}/nowhere isn't here\n"
+    explained, _ = yaml.safe_load_all(told.out)
+    assert "workspace" not in explained["spec"].get("environment", {})
+
+
 @pytest.mark.usefixtures("here")
 def test_a_program_is_explained_as_fray_run_would_launch_it(capfd: pytest.CaptureFixture[str]) -> None:
     options = ["--tpu", "v5p-16", "--replicas", "2", "-e", "TOKEN=hidden", "-e", "MODE=fast", "--name", "big"]

@@ -35,7 +35,7 @@ def test_a_name_on_the_command_line_wins() -> None:
     assert load(name="other", metadata={"labels": {"a": "b"}}).metadata.labels == {"a": "b"}
 
 
-@pytest.mark.parametrize("named", [".", "code", "/"])
+@pytest.mark.parametrize("named", [".", "code", "/", "nowhere"])
 def test_a_directory_as_workspace_is_relative_to_its_file(tmp_path: Path, named: str) -> None:
     (tmp_path / "code").mkdir()
     file = tmp_path / "job.json"

@@ -94,7 +94,7 @@ class Image:
 
     def mount(self, code: Path, *, size: int = 1 << 20) -> list[str]:
         """Mount a workspace as its Secrets are; the options for it."""
-        made = Archiver().archive(str(code), WorkspaceLimits())
+        made = Archiver().archive(code, WorkspaceLimits())
         assert made is not None
         for part in split_payload(made.data, secret_name="code", size=size):
             self.put(part.key, part.data)

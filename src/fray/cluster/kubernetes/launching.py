@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from fray.cluster.arguments import WhenTaken
+from fray.cluster.arguments import WhenTaken, find_workspace
 from fray.cluster.cluster_spec import KubernetesSpec
 from fray.cluster.kubernetes.access import Access
 from fray.cluster.kubernetes.api_errors import persistently
@@ -202,10 +202,10 @@ def prepare_launch(
         PayloadStorageError: The staging URL doesn't take it.
     """
     uploading = _Uploading(build_object_name(request.name), word[:LAUNCH_DIGITS], cluster.staging, storage)
-    uploads = Uploads(
-        payload=uploading.upload_payload(request),
-        workspace=uploading.upload_workspace(request.environment.workspace, archiver),
-    )
+    payload = uploading.upload_payload(request)
+    directory = request.environment.workspace
+    workspace = uploading.upload_workspace(directory, archiver, field="EnvironmentConfig.workspace")
+    uploads = Uploads(payload=payload, workspace=workspace)
     return Launch(request, cluster, word, parent, uploads, tuple(uploading.parts))
 
 
@@ -228,7 +228,7 @@ def prepare_written(
         return WrittenJob(job, word)
     name = build_object_name(job.metadata.name)
     uploading = _Uploading(name, word[:LAUNCH_DIGITS], cluster.staging, storage)
-    uploaded = uploading.upload_workspace(str(workspace), archiver)
+    uploaded = uploading.upload_workspace(workspace, archiver, field="spec.environment.workspace")
     return WrittenJob(_with_workspace(job, uploaded), word, tuple(uploading.parts))
 
 
@@ -267,11 +267,13 @@ class _Uploading:
             results_url=self.staging,
         )
 
-    def upload_workspace(self, directory: str | None, archiver: Archiver) -> Workspace | None:
+    def upload_workspace(
+        self, directory: str | Path | None, archiver: Archiver, *, field: str
+    ) -> Workspace | None:
         if directory is None:
             return None
         limits = WorkspaceLimits(staging=STAGING_LIMIT if self.staging is not None else 0)
-        archive = archiver.archive(directory, limits)
+        archive = archiver.archive(find_workspace(directory, field=field), limits)
         if archive is None:
             return None
         if self.staging is not None and archive.size > limits.secrets:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fray import types
+from fray.cluster.arguments import find_workspace
 from fray.cluster.cluster_spec import LocalSpec
 from fray.cluster.local.attempt import PLAN_SETTINGS, InProcessCall, Workplace
 from fray.cluster.local.claims import KEPT_SECONDS
@@ -25,7 +26,7 @@ from fray.cluster.local.pods import LocalMachine, build_local_pods
 from fray.cluster.local.store import JobFolder
 from fray.cluster.local.support import build_notices, check_open_files, check_supported
 from fray.cluster.manifest import JobManifest, Uploads, build_manifest, rename_job
-from fray.errors import InvalidRequestError, UnsupportedFeatureError
+from fray.errors import UnsupportedFeatureError
 from fray.payload.callables import Payload, PayloadLimits, check_call, encode_callable
 from fray.payload.stamp import PYTHON
 from fray.plan.gang import GangKind
@@ -88,10 +89,8 @@ def prepare_job(
         OpenFilesError: it has too many hosts.
     """
     wanted = job.spec.environment
-    environment = EnvironmentConfig(
-        workspace=directory or Path.cwd(), pip_packages=wanted.pip_packages, extras=wanted.extras
-    )
-    working_dir = _working_dir(environment)
+    working_dir = str(find_workspace(directory or Path(), field="spec.environment.workspace"))
+    environment = EnvironmentConfig(working_dir, pip_packages=wanted.pip_packages, extras=wanted.extras)
     has_packages = bool(wanted.pip_packages or wanted.extras)
     base, isolated_env = derive_base_environment(environ), None
     if has_packages and spec.use_isolated_env:
@@ -142,7 +141,7 @@ def prepare_request(
     request = request.with_environment()
     environment = request.environment
     assert environment is not None
-    working_dir = _working_dir(environment)
+    working_dir = str(find_workspace(environment.workspace or Path(), field="EnvironmentConfig.workspace"))
     isolated_env = None
     if spec.use_isolated_env:
         uv = find_uv(environ.get("PATH", ""))
@@ -193,16 +192,6 @@ def without_secrets(built: JobManifest) -> FrayJob:
     plain = [entry for entry in spec.environment.env if entry.name not in built.secret_variables]
     environment = spec.environment.model_copy(update={"env": plain})
     return built.job.model_copy(update={"spec": spec.model_copy(update={"environment": environment})})
-
-
-def _working_dir(environment: EnvironmentConfig) -> str:
-    if environment.workspace is None:
-        return str(Path.cwd())
-    path = Path(environment.workspace).expanduser().absolute()
-    if not path.is_dir():
-        remedy = "Give the directory that holds your code, or leave it out for the current one."
-        raise InvalidRequestError("EnvironmentConfig.workspace", f"{path} is no directory", remedy)
-    return str(path)
 
 
 def with_this_python(environ: Mapping[str, str]) -> dict[str, str]:

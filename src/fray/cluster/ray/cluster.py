@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from fray.cluster.answers import CheckResult, Mark
-from fray.cluster.arguments import LogChoice, WhenTaken, check_job_id, check_launch
+from fray.cluster.arguments import LogChoice, WhenTaken, check_job_id, check_launch, find_workspace
 from fray.cluster.base import Cluster
 from fray.cluster.cluster_spec import RaySpec, check_available
 from fray.cluster.local.attempt import PLAN_SETTINGS
@@ -323,7 +323,8 @@ class RayCluster(Cluster):
         )
 
     def _archive(self, directory: str) -> tuple[bytes, str] | None:
-        archive = self._archiver.archive(directory, WorkspaceLimits(secrets=LARGEST))
+        root = find_workspace(directory, field="EnvironmentConfig.workspace")
+        archive = self._archiver.archive(root, WorkspaceLimits(secrets=LARGEST))
         return None if archive is None else (archive.data, archive.sha256)
 
     def _submit(self, launch: _Launch, name: str, when_taken: WhenTaken) -> JobId:

@@ -18,12 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from fray.cluster.workspace.files import MOST_FILES, WorkspaceFile, find_files
-from fray.errors import (
-    InvalidRequestError,
-    WorkspaceLinkError,
-    WorkspaceTooLargeError,
-    WorkspaceUnreadableError,
-)
+from fray.errors import WorkspaceLinkError, WorkspaceTooLargeError, WorkspaceUnreadableError
 
 __all__ = ["Archive", "Archiver", "WorkspaceLimits", "build_archive"]
 
@@ -74,19 +69,14 @@ class Archiver:
         self._lock = threading.Lock()
         self._last: tuple[Path, tuple[WorkspaceFile, ...], Archive] | None = None
 
-    def archive(self, directory: str, limits: WorkspaceLimits) -> Archive | None:
-        """Return the archive of a workspace; None where there is nothing to archive.
+    def archive(self, root: Path, limits: WorkspaceLimits) -> Archive | None:
+        """Return the archive of a workspace's directory; None where there is nothing to archive.
 
         The root of the file system is nobody's code: it counts as empty.
 
         Raises:
-            InvalidRequestError: it is no directory.
             WorkspaceError: it is too large, can't be read, or a link leads out of it.
         """
-        root = Path(directory).expanduser().absolute()
-        if not root.is_dir():
-            remedy = "Give the directory that holds your code, or leave it out for the current one."
-            raise InvalidRequestError("EnvironmentConfig.workspace", f"{root} is no directory", remedy)
         if root.resolve() == Path(root.anchor):
             return None
         files = find_files(root)
