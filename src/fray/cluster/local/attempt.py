@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fray.cluster.local.callables import (
     build_callable_command,
@@ -19,7 +20,6 @@ from fray.cluster.local.callables import (
 )
 from fray.cluster.local.environment import select_own
 from fray.cluster.local.host import HostEvents, HostProcess, HostTask
-from fray.cluster.local.host_thread import HostThread, ThreadTask
 from fray.cluster.local.output import AttemptOutput, HostOutput
 from fray.cluster.local.pods import LocalMachine, LocalPod, build_local_pods
 from fray.cluster.local.ports import PortLeases
@@ -31,6 +31,9 @@ from fray.plan.observation import GangObservation
 from fray.plan.settings import PlanSettings
 from fray.types import CallableEntrypoint
 from fray.wire.frayjob import FrayJob
+
+if TYPE_CHECKING:
+    from fray.cluster.local.host_thread import HostThread
 
 __all__ = ["PLAN_SETTINGS", "InProcessCall", "LocalAttempt", "Workplace"]
 
@@ -73,6 +76,8 @@ class Workplace:
         """Return the host that a pod stands for, not yet started."""
         if self.in_process is None:
             return HostProcess(self.build_task(pod, logs), output, events)
+        from fray.cluster.local.host_thread import HostThread, ThreadTask  # noqa: PLC0415 - few ask for it
+
         task = ThreadTask(
             pod,
             self.in_process.call,
