@@ -15,14 +15,16 @@ from fray.runtime.pool.client.undisturbed import Undisturbed
 
 
 class Sleeps(Undisturbed):
-    """Counts how often the thread has slept."""
+    """Notes how often the thread has slept, and the last time for how many milliseconds at most."""
 
     def __init__(self) -> None:
         super().__init__()
         self.count = 0
+        self.timeout: float | None = None
 
     def poll(self, poll: select.poll, timeout: float | None) -> bool:
         self.count += 1
+        self.timeout = timeout
         return super().poll(poll, timeout)
 
 
@@ -78,4 +80,29 @@ def test_a_signal_ends_the_look(ends: tuple[socket.socket, socket.socket]) -> No
         ours.recv(1)
         here.signalled = True
         assert not ear.await_frame(here, None)
+    ear.close()
+
+
+@pytest.mark.usefixtures("_all_is_quick")
+def test_a_signal_comes_before_what_has_come(ends: tuple[socket.socket, socket.socket]) -> None:
+    ours, theirs = ends
+    ear, here = Ear(ours.fileno(), theirs.fileno()), Sleeps()
+    theirs.send(b"1")
+    with here:
+        assert ear.await_frame(here, None)
+        here.signalled = True
+        assert not ear.await_frame(here, None)
+    ear.close()
+
+
+@pytest.mark.usefixtures("_all_is_quick")
+def test_the_time_of_a_look_is_a_part_of_the_wait(ends: tuple[socket.socket, socket.socket]) -> None:
+    ours, theirs = ends
+    ear, here = Ear(ours.fileno(), theirs.fileno()), Sleeps()
+    theirs.send(b"1")
+    with here:
+        assert ear.await_frame(here, None)
+        ours.recv(1)
+        assert not ear.await_frame(here, time.monotonic() + 0.01)
+        assert here.timeout == 0
     ear.close()

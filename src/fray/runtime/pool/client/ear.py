@@ -74,10 +74,13 @@ class Ear:
         """
         began = time.monotonic()
         left = LONGEST_SECONDS if deadline is None else max(0.0, deadline - began)
+        if here.signalled:  # first: where much comes, its handler would wait for as long as that lasts
+            return False
         # The last one was quick, so this one may be, and to be woken would take a third of its time.
         came = self._quick and self._look(here, began + min(left, LOOK_SECONDS))
         if not came:
-            came = here.poll(self._frames, min(left, LONGEST_SECONDS) * 1000)
+            rest = left if deadline is None else max(0.0, deadline - time.monotonic())
+            came = here.poll(self._frames, min(rest, LONGEST_SECONDS) * 1000)
         self._quick = came and time.monotonic() - began < LOOK_SECONDS
         return came or (left >= LONGEST_SECONDS and not here.signalled)
 
