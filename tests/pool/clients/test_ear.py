@@ -106,3 +106,37 @@ def test_the_time_of_a_look_is_a_part_of_the_wait(ends: tuple[socket.socket, soc
         assert not ear.await_frame(here, time.monotonic() + 0.01)
         assert here.timeout == 0
     ear.close()
+
+
+@pytest.mark.usefixtures("_all_is_quick")
+def test_after_looks_in_vain_more_and_more_quick_answers_are_slept_for(
+    ends: tuple[socket.socket, socket.socket],
+) -> None:
+    ours, theirs = ends
+    ear, here = Ear(ours.fileno(), theirs.fileno()), Sleeps()
+
+    def await_look() -> int:
+        """Return how many answers are slept for until one is looked for."""
+        here.count = 0
+        for waits in range(1000):
+            assert ear.await_frame(here, None)
+            if here.count == waits:
+                return waits
+        raise AssertionError("all are slept for")
+
+    def look_in_vain(answers: int) -> None:
+        for _ in range(answers):
+            assert ear.await_frame(here, None)
+        ours.recv(1)
+        assert not ear.await_frame(here, time.monotonic())
+        theirs.send(b"1")
+
+    theirs.send(b"1")
+    with here:
+        assert await_look() == 1
+        look_in_vain(0)
+        look_in_vain(2)
+        look_in_vain(4)
+        assert await_look() == 8
+        assert await_look() == 0
+    ear.close()

@@ -16,6 +16,8 @@ LOOK_SECONDS = 0.001
 """How long a thread of the client looks for what it waits for before it sleeps, if the last one was as quick.
 
 So a processor is used in vain for that long at most, once for each slow answer after a quick one."""
+MOST_VAIN = 10
+"""Looks in vain that are counted: after so many of them 2**10 quick answers are slept for."""
 
 
 class Ear:
@@ -31,6 +33,10 @@ class Ear:
         self._frames.register(connection, select.POLLIN)
         self._quick = False
         """Whether what was waited for last has come within `LOOK_SECONDS`."""
+        self._vain = 0
+        """Looks in vain, less those that weren't."""
+        self._sleeps = 0
+        """Quick answers to come that are slept for."""
         self._room = select.poll()
         self._room.register(connection, select.POLLOUT)
         self.lends = sys.platform == "linux"
@@ -77,7 +83,7 @@ class Ear:
         if here.signalled:  # first: where much comes, its handler would wait for as long as that lasts
             return False
         # The last one was quick, so this one may be, and to be woken would take a third of its time.
-        came = self._quick and self._look(here, began + min(left, LOOK_SECONDS))
+        came = self._quick and self._may_look() and self._look(here, began + min(left, LOOK_SECONDS))
         if not came:
             rest = left if deadline is None else max(0.0, deadline - time.monotonic())
             came = here.poll(self._frames, min(rest, LONGEST_SECONDS) * 1000)
@@ -89,7 +95,17 @@ class Ear:
         look = self._frames.poll
         while not (came := bool(look(0))) and time.monotonic() < until and not here.signalled:
             pass
+        if came:
+            self._vain = max(0, self._vain - 1)
+        else:
+            self._vain = min(self._vain + 1, MOST_VAIN)
+            self._sleeps = 2**self._vain
         return came
+
+    def _may_look(self) -> bool:
+        """Return whether looks aren't in vain: on busy processors they keep away who would answer."""
+        self._sleeps -= self._sleeps > 0
+        return self._sleeps == 0
 
     def has_room(self) -> bool:
         """Return whether the connection takes some bytes without a wait. For one thread at a time."""
