@@ -224,6 +224,11 @@ class Informer(ListWatch):
                 self._forget(place)  # somebody gave it to another owner, or it is another object
         self._packed[place] = packed
         self._by_owner[owner].add(place)
+        self._report(owner, kept)
+
+    def _report(self, owner: Place, kept: Manifest) -> None:
+        """Tell that an object is new, or has changed to this."""
+        del kept
         self._on_change(owner)
 
     def _bury(self, last: Manifest | None) -> None:

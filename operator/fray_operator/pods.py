@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from fray.kube.api import KubeApi, Manifest
 from fray.kube.errors import ApiError, NotFoundError
 from fray.kube.resources import JOBS, JOBSETS, PODS, Resource
+from fray.plan.pod_observation import derive_pod_observation
 from fray.vocabulary import (
     FRAYJOB_KIND,
     LABEL_ATTEMPT,
@@ -74,7 +75,9 @@ class _OutlivedError(Exception):
 class PodInformer(Informer):
     """The pods of all FrayJobs of a namespace, or of all namespaces.
 
-    `jobs` and `jobsets` are the caches of their owners, which must be complete before this runs.
+    `jobs` and `jobsets` are the caches of their owners, which must be complete before this runs. Of each step
+    of a pod that neither fails nor is taken away, `on_step` gets the owner and how many pods that has: a pass
+    looks at all of them, and may wait for more such steps.
     """
 
     def __init__(  # noqa: PLR0913 - two caches more than others
@@ -84,6 +87,7 @@ class PodInformer(Informer):
         *,
         namespace: str | None,
         on_change: Callable[[JobKey], None],
+        on_step: Callable[[JobKey, int], None],
         jobs: Informer,
         jobsets: Informer,
         outlives: Callable[[Manifest], bool] = lambda _: False,
@@ -91,7 +95,7 @@ class PodInformer(Informer):
         super().__init__(
             api, PODS, kind, namespace=namespace, on_change=on_change, trim=trim_pod, outlives=outlives
         )
-        self._jobs, self._jobsets = jobs, jobsets
+        self._jobs, self._jobsets, self._on_step = jobs, jobsets, on_step
         self._held: dict[str, _Held] = {}
         self._held_at: dict[Place, tuple[str, int]] = {}
         """The uid of the Job of each held pod, and its size."""
@@ -149,6 +153,13 @@ class PodInformer(Informer):
         while len(places) > PODS_PER_INDEX:
             ages = {place: (self.get(*place) or kept)["metadata"]["creationTimestamp"] for place in places}
             self._forget(min(places, key=lambda place: ages[place]))
+
+    def _report(self, owner: JobKey, kept: Manifest) -> None:
+        pod = derive_pod_observation(kept)
+        if pod.failed or pod.evidence is not None:
+            self._on_change(owner)
+        else:
+            self._on_step(owner, len(self._by_owner[owner]))
 
     def _forget(self, place: Place, *, uid: str | None = None) -> None:
         self._release(place)

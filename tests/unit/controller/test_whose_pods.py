@@ -39,6 +39,8 @@ class Cluster:
         self.server = MemoryServer()
         self.api = MemoryApi(self.server)
         self.told: list[JobKey] = []
+        self.steps: list[int] = []
+        """How many pods the job had at each step of one that may wait; all are told too."""
         self.jobsets, self.jobs = (
             Informer(self.api, kind, FRAYJOB, namespace=None, on_change=lambda _: None, trim=trim)
             for kind, trim in ((JOBSETS, trim_jobset), (JOBS, trim_job))
@@ -48,6 +50,7 @@ class Cluster:
             FRAYJOB,
             namespace=None,
             on_change=self.told.append,
+            on_step=self.step,
             jobs=self.jobs,
             jobsets=self.jobsets,
         )
@@ -57,6 +60,10 @@ class Cluster:
         for informer in (self.jobsets, self.jobs, self.pods):
             self.tasks.append(asyncio.create_task(informer.run()))
             await informer.synced.wait()
+
+    def step(self, job: JobKey, pods: int) -> None:
+        self.told.append(job)
+        self.steps.append(pods)
 
     def jobset(self, name: str = "train-a1", *, job: str = "train", uid: str = "f1") -> Manifest:
         owner = {"kind": "FrayJob", "name": job, "uid": uid, "controller": True}
@@ -115,6 +122,39 @@ def test_a_pod_of_a_job_of_a_known_jobset_is_kept_with_the_labels_of_its_jobset(
         assert (labels[LABEL_JOBSET_UID], labels[LABEL_JOB_UID]) == (jobset["metadata"]["uid"], "f1")
         assert cluster.told == [TRAIN]
         assert not cluster.asked()
+
+    follow(story)
+
+
+FAILED = {"state": {"terminated": {"exitCode": 3, "finishedAt": "2026-01-31T12:00:00Z"}}}
+TAKEN = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+
+
+@pytest.mark.parametrize(
+    ("status", "waits"),
+    [
+        ({"phase": "Running"}, True),
+        ({"phase": "Succeeded"}, True),
+        ({"phase": "Failed"}, False),
+        ({"phase": "Running", "containerStatuses": [{"name": "main", **FAILED}]}, False),
+        ({"phase": "Running", "conditions": [TAKEN]}, False),
+    ],
+    ids=["runs", "ends well", "fails", "has failed in a pod that still runs", "is taken away"],
+)
+def test_only_steps_of_pods_that_neither_fail_nor_are_taken_away_may_wait(
+    status: Manifest, *, waits: bool
+) -> None:
+    async def story(cluster: Cluster) -> None:
+        owners = own("Job", cluster.job(cluster.jobset()))
+        cluster.pod("a", owners)
+        pod = cluster.pod("b", owners)
+        await cluster.start()
+        cluster.told.clear()
+        cluster.steps.clear()
+        cluster.server.store(PODS, {**pod, "status": {**status, "message": "it has changed"}})
+        await asyncio.sleep(1)
+        assert cluster.told == [TRAIN]
+        assert cluster.steps == ([2] if waits else [])
 
     follow(story)
 
