@@ -55,6 +55,8 @@ SIGTERM = 15
 
 FIRST_DELAY = timedelta(seconds=1)
 LONGEST_DELAY = timedelta(seconds=30)
+HOST_DELAY = timedelta(milliseconds=10)
+"""Thousands of hosts take minutes to start and to end: of few of them at a time no count needs to tell."""
 
 
 class Stage(Enum):
@@ -387,12 +389,15 @@ def derive_write_time(
     """Return the time from which `after` may replace `before`; `now` when it must not wait.
 
     Only replica counts, and messages of conditions that keep their reason, wait: until 1 s after the write
-    that changed the phase, then 2, 4, 8 s and at most 30 s after the write before. `last` is None where this
-    process has not written the status yet.
+    that changed the phase, then 2, 4, 8 s and at most 30 s after the write before; that of more than 100
+    hosts waits from the start for as long as 10 ms for each. `last` is None where this process has not
+    written the status yet.
     """
     if last is None or _without_counts(before) != _without_counts(after):
         return now
-    return last.at + min(LONGEST_DELAY, FIRST_DELAY + (last.at - last.phase_at))
+    hosts = after.replicas.total if after.replicas is not None else 0
+    first = max(FIRST_DELAY, HOST_DELAY * hosts)
+    return last.at + min(LONGEST_DELAY, first + (last.at - last.phase_at))
 
 
 def record_write(

@@ -45,6 +45,18 @@ def test_counts_that_change_all_the_time_are_written_at_doubling_intervals_up_to
     assert written == [1, 3, 7, 15, 31, 61, 91, 121]
 
 
+def test_counts_of_thousands_of_hosts_are_written_rarely_from_the_start() -> None:
+    before, after = (
+        status(running, replicas=ReplicaCounts(total=2304, pending=2304 - running, running=running))
+        for running in (0, 1)
+    )
+    last = record_write(FrayJobStatus(), before, None, now=START)
+    first = derive_write_time(before, after, last, now=at(0.5))
+    assert first == at(23.04)
+    last = record_write(before, after, last, now=first)
+    assert derive_write_time(before, after, last, now=at(24)) == at(53.04)
+
+
 def test_counts_that_have_not_changed_for_long_are_written_at_once() -> None:
     due = derive_write_time(status(0), status(1), StatusWrite(START, START), now=at(600))
     assert due <= at(600)
