@@ -349,7 +349,7 @@ def test_what_the_server_has_is_read_as_what_is_kept() -> None:
         labels = {LABEL_JOB: "train", LABEL_JOBSET_UID: uid}
         await cluster.start()
         cluster.jobs._packed.clear()  # its watch is behind
-        cluster.jobs._told = "0"
+        cluster.jobs._listed_version = "0"
         job = cluster.job(jobset, labels=labels)
         cluster.pod("real", own("Job", job), labels=labels)
         cluster.pod("forged", [], labels=labels)
