@@ -10,7 +10,7 @@ from fray.runtime.pool.machine.records import TaskRecord
 from fray.runtime.pool.machine.slots import THREADS_IDLE_SECONDS
 from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.machine.transitions import InvalidTransition
-from fray.runtime.pool.machine.workers import LONGEST_BACKOFF, MOST_VAIN_STARTS
+from fray.runtime.pool.machine.workers import LONGEST_BACKOFF, MOST_FAILED_STARTS
 from fray.runtime.pool.messages.commands import (
     CancelTask,
     CheckObject,
@@ -533,7 +533,7 @@ def test_tasks_end_when_no_worker_can_be_started_for_them() -> None:
     rounds = 0
     while not delivered:
         rounds += 1
-        assert rounds <= MOST_VAIN_STARTS
+        assert rounds <= MOST_FAILED_STARTS
         timers: list[SetTimer] = []
         for worker in tuple(script.state._tables.workers):
             commands = script.tell(DRIVER, WorkerLost(worker, "exited with 1"))
@@ -542,7 +542,7 @@ def test_tasks_end_when_no_worker_can_be_started_for_them() -> None:
         assert timers
         script.now += timers[-1].seconds
         script.tell(DRIVER, TimerFired(timers[-1].key))
-    assert rounds == MOST_VAIN_STARTS
+    assert rounds == MOST_FAILED_STARTS
     [end] = delivered
     assert end.outcome == Failed(b"", "WorkerStartError", "task 1", (), (("reason", "exited with 1"),))
 
@@ -550,7 +550,7 @@ def test_tasks_end_when_no_worker_can_be_started_for_them() -> None:
 def test_a_task_that_comes_after_the_last_start_waits_for_another() -> None:
     script = Script()
     script.tell(DRIVER, HostJoined(1, "host-1", (("CPU", 2.0),), 2, 1000))
-    for _ in range(MOST_VAIN_STARTS - 1):
+    for _ in range(MOST_FAILED_STARTS - 1):
         for worker in tuple(script.state._tables.workers):
             script.tell(DRIVER, WorkerLost(worker, "exited with 1"))
         script.now += LONGEST_BACKOFF
@@ -571,7 +571,7 @@ def test_a_worker_that_joins_makes_up_for_those_that_could_not_be_started() -> N
     script = Script()
     script.tell(DRIVER, HostJoined(1, "host-1", (("CPU", 1.0),), 1, 1000))
     script.submit(1)
-    for _ in range(MOST_VAIN_STARTS - 1):
+    for _ in range(MOST_FAILED_STARTS - 1):
         [worker] = script.state._tables.workers
         script.tell(DRIVER, WorkerLost(worker, "exited with 1"))
         script.now += LONGEST_BACKOFF
@@ -579,4 +579,4 @@ def test_a_worker_that_joins_makes_up_for_those_that_could_not_be_started() -> N
     [worker] = script.state._tables.workers
     assert script.tell(DRIVER, WorkerJoined(worker)) == [run(worker, 1, blob=b"blob")]
     [team] = script.state._tables.hosts[1].teams.values()
-    assert team.vain == 0
+    assert team.failed_starts == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fray.runtime.pool.machine.placement import MOST_VAIN_STARTS
+from fray.runtime.pool.machine.placement import MOST_FAILED_STARTS
 from fray.runtime.pool.machine.slots import IDLE_SECONDS
 from fray.runtime.pool.messages.commands import (
     AnswerActor,
@@ -310,7 +310,7 @@ def test_an_actor_outlives_a_process_that_never_came_to_construct_it() -> None:
     call(script, 1)
     script.tell(DRIVER, ObjectsWanted((1,)))
     worker = 2
-    for _ in range(MOST_VAIN_STARTS - 1):
+    for _ in range(MOST_FAILED_STARTS - 1):
         (timer,) = script.tell(DRIVER, WorkerLost(worker, "can't be started"))
         script.tell(DRIVER, ClientLost(worker))
         assert isinstance(timer, SetTimer)

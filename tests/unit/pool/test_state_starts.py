@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fray.runtime.pool.machine.workers import MOST_VAIN_STARTS
+from fray.runtime.pool.machine.workers import MOST_FAILED_STARTS
 from fray.runtime.pool.messages.commands import Command, SetTimer, StartWorker
 from fray.runtime.pool.messages.events import ActorSubmitted, TaskDone, TimerFired, WorkerJoined, WorkerLost
 from fray.runtime.pool.messages.specs import DRIVER, Profile
@@ -56,7 +56,7 @@ def test_the_pauses_of_one_profile_grow_whatever_others_do() -> None:
     script = Script(2)
     [start] = started(script.submit(10, profile=BROKEN, retries=0))
     pauses = []
-    for task in range(11, 11 + MOST_VAIN_STARTS - 1):
+    for task in range(11, 11 + MOST_FAILED_STARTS - 1):
         [sound] = started(script.submit(task, profile=SOUND))
         script.tell(DRIVER, WorkerJoined(sound.worker))
         script.tell(sound.worker, TaskDone(task, ONE, seconds=1.0))

@@ -15,9 +15,9 @@ LONGEST_SECONDS = 3600.0
 LOOK_SECONDS = 0.001
 """How long a thread of the client looks for what it waits for before it sleeps, if the last one was as quick.
 
-So a processor is used in vain for that long at most, once for each slow answer after a quick one."""
-MOST_VAIN = 10
-"""Looks in vain that are counted: after so many of them 2**10 quick answers are slept for."""
+So a processor is kept busy for nothing for that long at most, once for each slow answer after a quick one."""
+MOST_MISSES = 10
+"""Looks that found nothing, as far as they are counted: after so many, 2**10 quick answers are slept for."""
 
 
 class Ear:
@@ -33,8 +33,8 @@ class Ear:
         self._frames.register(connection, select.POLLIN)
         self._quick = False
         """Whether what was waited for last has come within `LOOK_SECONDS`."""
-        self._vain = 0
-        """Looks in vain, less those that weren't."""
+        self._misses = 0
+        """Looks that found nothing, less those that found something."""
         self._sleeps = 0
         """Quick answers to come that are slept for."""
         self._room = select.poll()
@@ -93,17 +93,18 @@ class Ear:
     def _look(self, here: Undisturbed, until: float) -> bool:
         """Return whether something has come, looking again and again until then, or until a signal comes."""
         look = self._frames.poll
-        while not (came := bool(look(0))) and time.monotonic() < until and not here.signalled:
-            pass
+        came = bool(look(0))
+        while not came and time.monotonic() < until and not here.signalled:
+            came = bool(look(0))
         if came:
-            self._vain = max(0, self._vain - 1)
+            self._misses = max(0, self._misses - 1)
         else:
-            self._vain = min(self._vain + 1, MOST_VAIN)
-            self._sleeps = 2**self._vain
+            self._misses = min(self._misses + 1, MOST_MISSES)
+            self._sleeps = 2**self._misses
         return came
 
     def _may_look(self) -> bool:
-        """Return whether looks aren't in vain: on busy processors they keep away who would answer."""
+        """Count this wait, and return whether to look: on busy processors that keeps off who would answer."""
         self._sleeps -= self._sleeps > 0
         return self._sleeps == 0
 

@@ -12,7 +12,7 @@ from fray.runtime.pool.machine.circles import doubt, find_circle, find_circles, 
 from fray.runtime.pool.machine.functions import drop_function, send_function, use_function
 from fray.runtime.pool.machine.lineage import request
 from fray.runtime.pool.machine.objects import add_holder, build_lost, collect, free_later, hold, release_holds
-from fray.runtime.pool.machine.placement import MOST_VAIN_STARTS, free_devices, may_start, start_process
+from fray.runtime.pool.machine.placement import MOST_FAILED_STARTS, free_devices, may_start, start_process
 from fray.runtime.pool.machine.queues import gather
 from fray.runtime.pool.machine.records import (
     ActorRecord,
@@ -386,7 +386,7 @@ def lose_actor(tables: Tables, actor: ActorRecord, worker: WorkerRecord, reason:
     """Restart an actor whose worker was lost, if it may; calls under way are tried again or fail."""
     _leave(tables, actor)
     line = f"incarnation {actor.incarnation} was lost: worker {worker.id} on {worker.host.name} {reason}"
-    if actor.state in (PENDING, RESTARTING) and worker.team.vain < MOST_VAIN_STARTS:
+    if actor.state in (PENDING, RESTARTING) and worker.team.failed_starts < MOST_FAILED_STARTS:
         actor.story = [*actor.story, line][-STORY_LINES:]
         tables.move_actor(actor, LOST)  # nothing of it was there yet
         tables.woken.append(actor)

@@ -18,7 +18,7 @@ from fray.runtime.pool.messages.commands import StartWorker
 from fray.runtime.pool.messages.specs import PLAIN, Profile, Stored
 
 __all__ = [
-    "MOST_VAIN_STARTS",
+    "MOST_FAILED_STARTS",
     "choose_worker",
     "free_devices",
     "may_start",
@@ -28,7 +28,7 @@ __all__ = [
 
 MOST_BESIDE = 128
 """Tasks without CPUs that run in one worker at once; blocked ones don't count."""
-MOST_VAIN_STARTS = 8
+MOST_FAILED_STARTS = 8
 """Starts in succession, with growing pauses, of which no worker joins, until those who wait get an error."""
 
 

@@ -319,18 +319,19 @@ class Demand:
 
 
 class Team:
-    """The processes of one profile on one host. `vain`: starts in succession of which none has joined.
+    """The processes of one profile on one host.
 
-    `retry_at`: monotonic seconds before which no other one is started, `backoff` after the last.
+    `failed_starts`: starts in succession of which none has joined. `retry_at`: monotonic seconds before
+    which no other one is started, `backoff` after the last.
     """
 
-    __slots__ = ("backoff", "idle", "retry_at", "starting", "vain", "workers")
+    __slots__ = ("backoff", "failed_starts", "idle", "retry_at", "starting", "workers")
 
     def __init__(self) -> None:
         self.workers: dict[WorkerId, WorkerRecord] = {}
         self.idle: dict[WorkerId, WorkerRecord] = {}
         self.starting = 0
-        self.vain = 0
+        self.failed_starts = 0
         self.backoff = 0.0
         self.retry_at = 0.0
 

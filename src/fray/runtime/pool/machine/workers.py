@@ -9,7 +9,7 @@ from fray.runtime.pool.machine.crowding import tell_limit
 from fray.runtime.pool.machine.devices import build_slots, split_needs
 from fray.runtime.pool.machine.leaving import move_anew
 from fray.runtime.pool.machine.objects import collect, drop_copy, drop_holder, lose
-from fray.runtime.pool.machine.placement import MOST_VAIN_STARTS, may_start, start_process
+from fray.runtime.pool.machine.placement import MOST_FAILED_STARTS, may_start, start_process
 from fray.runtime.pool.machine.records import Demand, HostRecord, TaskRecord, WorkerRecord
 from fray.runtime.pool.machine.resources import (
     HOMELESS_SECONDS,
@@ -151,7 +151,7 @@ def join_worker(tables: Tables, _source: ClientId, event: WorkerJoined) -> None:
         tell_limit(tables, worker.id)
     worker.since = tables.now
     worker.team.starting -= 1
-    worker.team.vain = 0
+    worker.team.failed_starts = 0
     if worker.profile.actors:
         settle_process(tables, worker)
         refresh(tables, worker)
@@ -181,14 +181,14 @@ def lose_worker(tables: Tables, _source: ClientId, event: WorkerLost) -> None:
     early = not worker.end_reason and (not worker.joined or tables.now - worker.since < EARLY_SECONDS)
     early = early and not worker.begun
     if early and team.retry_at <= tables.now:  # those started together count once
-        team.vain += not worker.joined
+        team.failed_starts += not worker.joined
         team.backoff = min(LONGEST_BACKOFF, max(FIRST_BACKOFF, team.backoff * 2))
         team.retry_at = tables.now + team.backoff
         tables.commands.append(SetTimer(team.backoff, ("start", worker.host.id)))
     elif team.retry_at <= tables.now:
         team.backoff = 0.0
     _remove(tables, worker, (worker.end_reason and f"was stopped: {worker.end_reason}") or event.reason)
-    if team.vain >= MOST_VAIN_STARTS:
+    if team.failed_starts >= MOST_FAILED_STARTS:
         _fail_waiting(tables, worker, event.reason)
     _forget_unused(tables, worker.host, worker.profile)
     _start_missing(tables, worker.host)
@@ -199,7 +199,7 @@ def _forget_unused(tables: Tables, host: HostRecord, profile: Profile) -> None:
     team = host.teams.get(profile)
     if team is None or team.workers or team.retry_at > tables.now:
         return
-    if profile.actors or not (team.vain or team.backoff):
+    if profile.actors or not (team.failed_starts or team.backoff):
         del host.teams[profile]
 
 
@@ -210,7 +210,7 @@ def _fail_waiting(tables: Tables, last: WorkerRecord, reason: str) -> None:
     """
     profile = last.profile
     teams = [host.teams[profile] for host in tables.hosts.values() if profile in host.teams]
-    if any(team.vain < MOST_VAIN_STARTS or len(team.workers) > team.starting for team in teams):
+    if any(team.failed_starts < MOST_FAILED_STARTS or len(team.workers) > team.starting for team in teams):
         return
     for demand in tuple(tables.active):
         if demand.profile == profile:
@@ -359,7 +359,7 @@ def _start_again(tables: Tables, host_id: int) -> None:
     for profile, team in tuple(host.teams.items()):
         if team.retry_at <= tables.now + 0.001:
             team.retry_at = 0.0
-            if not team.vain:
+            if not team.failed_starts:
                 _forget_unused(tables, host, profile)
     _start_missing(tables, host)
     tables.freed += 1
