@@ -232,7 +232,9 @@ class JobNamespace:
         """
         self.kubectl("delete", "namespace", self.name, "--ignore-not-found", "--wait=false")
         # Nothing new can come any more: what still runs needs no time to say goodbye.
-        self.kubectl("delete", "pods", "--all", "--force", "--grace-period=0", "--wait=false")
+        # kubectl deletes one after the other, and measurements leave thousands.
+        now = ("--force", "--grace-period=0", "--wait=false")
+        self.kubectl("delete", "pods", "--all", *now, seconds=REMOVE_SECONDS)
         self.kubectl.wait("pods", "delete", seconds=REMOVE_SECONDS, selector=f"{LABEL_JOB}")
 
     def _try(self, *words: str) -> str:

@@ -30,6 +30,7 @@ def _measure(cluster: Cluster, count: int, hosts: int) -> dict[str, Any]:
         with open_job_namespace(cluster.release.kubectl, cluster.release) as space:
             cluster.say(f"running {count} {kind}s of {hosts} pods")
             seconds[kind] = round(measure(cluster.api, space.name, count, replicas=hosts), 1)
+            cluster.say(f"they took {seconds[kind]} s")
     written = observe_server_writes(cluster.api) - before
     writes = sum(number for what, number in written.items() if what.endswith(_STATUS))
     return {
