@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -20,7 +21,7 @@ from fray.errors import (
     UnschedulableError,
     WorkerDiedError,
 )
-from fray.job import JobContext, TaskOptions, create_job_ctx, get_job_context
+from fray.job import JobContext, TaskOptions, create_job_ctx, dask_client, get_job_context
 
 PATIENCE = 120
 
@@ -54,6 +55,17 @@ def end_worker(path: Path) -> None:
     with path.open("a") as file:
         file.write("!")
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_who_reads_results_waits_for_a_worker_that_is_gone_for_a_moment_only(
+    ctx: JobContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dask_client, "WORKER_SECONDS", 0.1)
+    client: Any = ctx._engine._client  # type: ignore[attr-defined]
+    with socket.socket() as gone:
+        gone.bind(("127.0.0.1", 0))
+        with pytest.raises(OSError, match=r"after 0\.1 s"):
+            client.sync(client.rpc.connect, f"tcp://127.0.0.1:{gone.getsockname()[1]}")
 
 
 def test_without_distributed_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

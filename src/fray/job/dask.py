@@ -98,8 +98,10 @@ def check_installed(fix: str = EXTRA) -> None:
 def _connect(where: str | SpecCluster) -> Client:
     from distributed import Client  # noqa: PLC0415 - an extra
 
+    from fray.job.dask_client import hurry  # noqa: PLC0415
+
     try:
-        return Client(where, set_as_default=False, direct_to_workers=True, name="fray")
+        return hurry(Client(where, set_as_default=False, direct_to_workers=True, name="fray"))
     except (OSError, ValueError) as error:
         reason = f"no Dask scheduler answers at {where}: {error}"
         raise ContextUnavailableError("dask", reason, "Check the address, and that it runs.") from error

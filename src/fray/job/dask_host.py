@@ -29,6 +29,7 @@ from fray.job.calls import Call
 from fray.job.cancelled import CancelledCalls
 from fray.job.cells import Cell
 from fray.job.dask_actors import Work
+from fray.job.dask_client import hurry
 from fray.job.dask_engine import DaskEngine
 from fray.job.dask_plugin import key_of
 from fray.job.dask_values import (
@@ -180,7 +181,7 @@ class Host(WorkerPlugin):
     async def setup(self, worker: Worker) -> None:
         """Connect to the scheduler as a client; see `WorkerPlugin`."""
         self.worker = worker
-        self.client: Any = await Client(
+        client = await Client(
             worker.scheduler.address,
             loop=worker.loop,
             security=worker.security,
@@ -189,6 +190,7 @@ class Host(WorkerPlugin):
             direct_to_workers=True,
             name=NAME,
         )
+        self.client: Any = hurry(client)
         turn_off()
         serve_engines("dask", self.engine)
 
