@@ -18,9 +18,9 @@ LARGE = 1 << 20
 def wait_for(begun: str, go_on: str) -> str:
     """Say that it runs, and return what it finds once somebody says so."""
     Path(begun).touch()
-    while not Path(go_on).exists():
+    while not (Path(go_on).exists() and (said := Path(go_on).read_text())):  # there before it is written
         time.sleep(0.01)
-    return Path(go_on).read_text()
+    return said
 
 
 def test_a_worker_that_goes_ends_its_tasks_and_leaves_its_values(attempt: Attempt, tmp_path: Path) -> None:
