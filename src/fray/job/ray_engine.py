@@ -66,6 +66,8 @@ NAME_SECONDS = 0.01
 """Between two looks whether the name of a dead actor is free."""
 LEAVE_SECONDS = 0.5
 """The same at the end of a context."""
+ASKING_SECONDS = 1.0
+"""How long Ray's own thread may take to cancel tasks, until nobody waits for it."""
 
 
 class RayEngine(EngineBase):
@@ -300,7 +302,7 @@ class RayEngine(EngineBase):
             entry.ended = TaskCancelledError(entry.name)
             entry.call.end()
         elif entry.is_task:
-            ray.cancel(entry.ref, force=force, recursive=False)
+            _cancel([entry.ref], force=force)
             if not force:
                 threading.Thread(target=_insist, args=(entry.ref,), daemon=True).start()
 
@@ -308,7 +310,7 @@ class RayEngine(EngineBase):
         if entry.call is not None:
             entry.call.end()
         else:
-            ray.cancel(entry.ref, recursive=False)
+            _cancel([entry.ref])
 
     # --- actors --------------------------------------------------------------------------------------------
 
@@ -420,14 +422,12 @@ class RayEngine(EngineBase):
                 ray.kill(actor)
         self._named.clear()
         running = [entry.ref for entry in list(self._tasks) if not is_there(entry.ref)]
-        for ref in running:
-            ray.cancel(ref)
         if running:
+            _cancel(running, recursive=True)
             _, stubborn = ray.wait(
                 running, num_returns=len(running), timeout=LEAVE_SECONDS, fetch_local=False
             )
-            for ref in stubborn:
-                ray.cancel(ref, force=True)
+            _cancel(stubborn, force=True, recursive=True)
         if self.session.cpus:
             remove_placement_group(get_placement_group(self.token))
 
@@ -508,7 +508,24 @@ def _group_of(token: str) -> PlacementGroupSchedulingStrategy:
 def _insist(ref: Any) -> None:
     with contextlib.suppress(Exception):  # Ray has ended, and with it the task
         if not is_there(ref, GRACE_SECONDS):
-            ray.cancel(ref, force=True, recursive=False)
+            _cancel([ref], force=True)
+
+
+def _cancel(refs: Sequence[Any], *, force: bool = False, recursive: bool = False) -> None:
+    """Ask Ray to cancel tasks, in the thread in which Ray hears that tasks have ended.
+
+    In any other thread, Ray (2.60) ends this process where one of them ends at that moment: its check in
+    task_manager.cc fails, "Tried to complete task that was not pending".
+    """
+    ready, asked = ray.put(None), threading.Event()
+
+    def cancel(_value: object, _kept: object = ready) -> None:
+        for ref in refs:
+            ray.cancel(ref, force=force, recursive=recursive)
+        asked.set()
+
+    ready._on_completed(cancel)  # what Ray calls because a value is there, it calls in that thread
+    asked.wait(ASKING_SECONDS)  # so that nothing is still to be called when Ray ends
 
 
 @contextlib.contextmanager
