@@ -5,6 +5,7 @@ from __future__ import annotations
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
+from functools import partial
 from inspect import Parameter, Signature
 from typing import Any, ClassVar, dataclass_transform
 
@@ -14,9 +15,10 @@ __all__ = ["FrayError"]
 class _Texts(string.Formatter):
     """Fills a template with the attributes of an error.
 
-    Beside Python's own format specifications: `{names:list}` puts commas between, `{lines:lines}` gives each
-    a line of its own, `{size:MB}` is a number of bytes in megabytes, and `{parts:MB}` is names with theirs.
-    `{path:? at }` is nothing for what is empty, and else the text behind the question mark and the value.
+    Beside Python's own format specifications: `{names:list}` puts commas between, or is `none`,
+    `{lines:lines}` gives each a line of its own, `{size:MB}` is a number of bytes in megabytes, and
+    `{parts:MB}` is names with theirs. `{path:? at }` is nothing for what is empty, and else the text behind
+    the question mark and the value.
     """
 
     def get_value(self, key: int | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:  # noqa: ARG002
@@ -25,7 +27,7 @@ class _Texts(string.Formatter):
     def format_field(self, value: Any, format_spec: str) -> str:
         match format_spec:
             case "list":
-                return ", ".join(str(each) for each in value)
+                return ", ".join(str(each) for each in value) or "none"
             case "lines":
                 return "".join(f"\n  {each}" for each in value)
             case "MB" if isinstance(value, int | float):
@@ -33,7 +35,7 @@ class _Texts(string.Formatter):
             case str() if format_spec.startswith("?"):
                 return f"{format_spec[1:]}{value}" if value else ""
             case "MB":
-                return ", ".join(f"{name} ({self.format_field(size, 'MB')})" for name, size in value)
+                return self.format_field([f"{name} ({size / 1e6:.1f} MB)" for name, size in value], "list")
         return str(super().format_field(value, format_spec))
 
 
@@ -47,13 +49,11 @@ class FrayError(Exception):
 
     A class derived from it is a dataclass, and needs no decorator.
 
-    An error states its texts as templates over its own fields; one whose text depends on more overrides the
-    property. What stands in a field is never read as a template.
+    An error states its `message` and `next_step` as templates over its own fields; where the text depends on
+    more, it is a property. What stands in a field is never read as a template.
     """
 
     __signature__: ClassVar[Signature] = Signature()
-    message_template: ClassVar[str] = ""
-    next_step_template: ClassVar[str] = ""
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -61,6 +61,9 @@ class FrayError(Exception):
         # importing them takes, and each process of Fray imports them all.
         dataclass(init=False, repr=False, eq=False)(cls)
         cls.__signature__ = Signature([_build_parameter(field) for field in fields(cls)])
+        for name in ("message", "next_step"):
+            if isinstance(template := vars(cls).get(name), str):
+                setattr(cls, name, property(partial(FrayError.fill, template=template)))
 
     def __init__(self, *values: Any, **named: Any) -> None:
         bound = self.__signature__.bind(*values, **named)
@@ -75,12 +78,12 @@ class FrayError(Exception):
     @property
     def message(self) -> str:
         """What happened, in one sentence or a short list."""
-        return self.fill(self.message_template) or type(self).__name__
+        return type(self).__name__
 
     @property
     def next_step(self) -> str:
         """What the reader should do now; groups of errors have none, each error has one."""
-        return self.fill(self.next_step_template)
+        return ""
 
     def fill(self, template: str) -> str:
         """Return a template with this error's fields in it."""

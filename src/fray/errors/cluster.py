@@ -25,19 +25,14 @@ CERTIFICATE_REFUSED = "CERTIFICATE_VERIFY_FAILED"
 class ClusterConfigError(SurroundingsError):
     """Nothing here tells how to reach a cluster; `tried` are the places and what was wrong with each."""
 
-    next_step_template = (
+    message = "nothing tells how to reach a cluster{context:? by the context }; tried:{tried:lines}"
+    next_step = (
         "Look at `kubectl config get-contexts`, then name one: FRAY_CLUSTER_SPEC=k8s?context=NAME; "
         "KUBECONFIG=FILE names another file."
     )
 
     context: str | None
     tried: tuple[str, ...]
-
-    @property
-    def message(self) -> str:
-        """What was looked for, and where."""
-        wanted = "a Kubernetes cluster" if self.context is None else f"the context {self.context!r}"
-        return f"nothing tells how to reach {wanted}; tried: {'; '.join(self.tried)}"
 
 
 class ClusterUnreachableError(SurroundingsError):
@@ -69,8 +64,8 @@ class ClusterUnreachableError(SurroundingsError):
 class FrayNotInstalledError(SurroundingsError):
     """A cluster doesn't know FrayJobs."""
 
-    message_template = "the cluster at {server} has no {resource}: Fray isn't installed there"
-    next_step_template = "Install it: `helm install fray charts/fray -n fray-system --create-namespace`."
+    message = "the cluster at {server} has no {resource}: Fray isn't installed there"
+    next_step = "Install it: `helm install fray charts/fray -n fray-system --create-namespace`."
 
     server: str
     resource: str
@@ -79,10 +74,8 @@ class FrayNotInstalledError(SurroundingsError):
 class NamespaceNotFoundError(SurroundingsError):
     """The namespace that jobs are to run in doesn't exist."""
 
-    message_template = "there is no namespace {namespace!r} in the cluster at {server}"
-    next_step_template = (
-        "Make it with `kubectl create namespace {namespace}`, or name another: k8s?namespace=NAME."
-    )
+    message = "there is no namespace {namespace!r} in the cluster at {server}"
+    next_step = "Make it with `kubectl create namespace {namespace}`, or name another: k8s?namespace=NAME."
 
     namespace: str
     server: str
@@ -91,9 +84,7 @@ class NamespaceNotFoundError(SurroundingsError):
 class AccessDeniedError(SurroundingsError):
     """An account lacks a right; `resource` is as in a role, such as `frayjobs.fray.dev` or `pods/log`."""
 
-    message_template = (
-        "{account!r} may not {verb} {resource} in namespace {namespace!r} of the cluster at {server}"
-    )
+    message = "{account!r} may not {verb} {resource} in namespace {namespace!r} of the cluster at {server}"
 
     account: str
     verb: str
@@ -123,8 +114,8 @@ class AccessDeniedError(SurroundingsError):
 class JobLeftBehindError(SurroundingsError):
     """A job couldn't be launched to its end, and what was made of it couldn't be removed."""
 
-    message_template = "FrayJob {name!r} may have been left behind by a launch that failed: {problem}"
-    next_step_template = "Remove it: `kubectl delete frayjob {name} -n {namespace} --ignore-not-found`."
+    message = "FrayJob {name!r} may have been left behind by a launch that failed: {problem}"
+    next_step = "Remove it: `kubectl delete frayjob {name} -n {namespace} --ignore-not-found`."
 
     name: str
     namespace: str
@@ -134,8 +125,8 @@ class JobLeftBehindError(SurroundingsError):
 class ClusterClosedError(SurroundingsError):
     """A call was under way on a cluster object that another thread closed; `cluster` is its spec."""
 
-    message_template = "the cluster object for {cluster!r} was closed while a call on it was under way"
-    next_step_template = "Close it after the last call; jobs run on, and a new object can be asked for them."
+    message = "the cluster object for {cluster!r} was closed while a call on it was under way"
+    next_step = "Close it after the last call; jobs run on, and a new object can be asked for them."
 
     cluster: str
 
@@ -143,8 +134,8 @@ class ClusterClosedError(SurroundingsError):
 class RayUnreachableError(SurroundingsError):
     """Ray's job API gave no answer, or doesn't know who asks."""
 
-    message_template = "no answer from the job API of Ray at {address}: {problem}"
-    next_step_template = (
+    message = "no answer from the job API of Ray at {address}: {problem}"
+    next_step = (
         "Name Ray's dashboard, ray?address=http://HEAD:8265, and give its token in RAY_AUTH_TOKEN "
         "with RAY_AUTH_MODE=token."
     )
@@ -156,8 +147,8 @@ class RayUnreachableError(SurroundingsError):
 class RayRefusedError(SurroundingsError):
     """Ray's job API answered that it can't; `status` is the HTTP status."""
 
-    message_template = "Ray at {address} refuses ({status}): {problem}"
-    next_step_template = "Look at the logs of Ray's dashboard (`ray job list`); then ask again."
+    message = "Ray at {address} refuses ({status}): {problem}"
+    next_step = "Look at the logs of Ray's dashboard (`ray job list`); then ask again."
 
     address: str
     status: int

@@ -16,8 +16,8 @@ __all__ = [
 class GkeClusterError(RequestError, ValueError):
     """Nothing tells which GKE cluster is meant."""
 
-    message_template = "no GKE cluster is known: {problem}"
-    next_step_template = (
+    message = "no GKE cluster is known: {problem}"
+    next_step = (
         "Fetch its credentials (`gcloud container clusters get-credentials NAME --location=LOCATION`), "
         "or name it: --gke projects/PROJECT/locations/LOCATION/clusters/NAME."
     )
@@ -28,8 +28,8 @@ class GkeClusterError(RequestError, ValueError):
 class GkeCredentialsError(SurroundingsError):
     """There are no Application Default Credentials, or they can't be used."""
 
-    message_template = "no credentials for Google Cloud: {problem}"
-    next_step_template = (
+    message = "no credentials for Google Cloud: {problem}"
+    next_step = (
         "Log in with `gcloud auth application-default login`; on machines of Google Cloud and in pods, use a "
         "service account (Workload Identity Federation)."
     )
@@ -44,8 +44,8 @@ class NodePoolError(SurroundingsError):
     from `fray.nodepools.answers`. `said` are GKE's own words.
     """
 
-    message_template = "{subject}: {sentence}"
-    next_step_template = "{remedy}"
+    message = "{subject}: {sentence}"
+    next_step = "{remedy}"
 
     subject: str
     reason: str
@@ -58,8 +58,8 @@ class NodePoolError(SurroundingsError):
 class PoolInUseError(RequestError):
     """Pools were to be deleted whose use isn't known, or that live jobs use."""
 
-    message_template = "no pool is deleted: {problem}"
-    next_step_template = "{remedy}"
+    message = "no pool is deleted: {problem}"
+    next_step = "{remedy}"
 
     problem: str
     remedy: str

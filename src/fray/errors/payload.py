@@ -24,10 +24,8 @@ __all__ = [
 class CallArgumentsError(RequestError, TypeError):
     """A callable can't be called with the arguments that a job is to give it."""
 
-    message_template = "{function}() can't be called so: {problem}"
-    next_step_template = (
-        "Give it those that it takes: Entrypoint.from_callable(main, args=[...], kwargs={{...}})."
-    )
+    message = "{function}() can't be called so: {problem}"
+    next_step = "Give it those that it takes: Entrypoint.from_callable(main, args=[...], kwargs={{...}})."
 
     function: str
     problem: str
@@ -36,37 +34,30 @@ class CallArgumentsError(RequestError, TypeError):
 class PayloadTooLargeError(RequestError):
     """A callable with its arguments is larger than its way into the cluster allows.
 
-    `size` and `limit` are bytes, `parts` the largest parts with their bytes, and `staged` whether the limit
-    is that of the staging URL rather than of Secrets.
+    `size` and `limit` are bytes, `parts` the largest parts with their bytes, `way` is what the limit is of.
     """
+
+    message = (
+        "{function} with its arguments takes {size:MB}, more than {limit:MB} for {way}; the largest parts: "
+        "{parts:MB}"
+    )
+    next_step = (
+        "Load large data inside the callable instead of passing it along; a cluster spec with "
+        "staging=gs://BUCKET/PATH takes more than Secrets do."
+    )
 
     function: str
     size: int
     limit: int
     parts: tuple[tuple[str, int], ...]
-    staged: bool
-
-    @property
-    def message(self) -> str:
-        """The callable, its size, the limit and what takes the room."""
-        way = "the staging URL" if self.staged else "Secrets"
-        largest = "; the largest parts: {parts:MB}" if self.parts else ""
-        return self.fill(
-            "{function} with its arguments takes {size:MB}, more than {limit:MB} for " + way + largest
-        )
-
-    @property
-    def next_step(self) -> str:
-        """How to make it smaller, or where it may be larger."""
-        load = "Load large data inside the callable instead of passing it along"
-        return f"{load}." if self.staged else f"{load}, or name a bucket for it: staging=gs://BUCKET/PATH."
+    way: str
 
 
 class PayloadStorageError(SurroundingsError):
     """The storage behind a staging URL refuses what is needed of it; `url` is without credentials."""
 
-    message_template = "payload at {url}: {problem}"
-    next_step_template = (
+    message = "payload at {url}: {problem}"
+    next_step = (
         "Check the URL and the rights of the account that runs this, and that fsspec and the package of "
         "the URL's scheme (gcsfs, s3fs, adlfs) are installed here."
     )
@@ -82,8 +73,8 @@ class PayloadError(RequestError):
 class PayloadMissingError(PayloadError):
     """The payload, or a part of it, isn't where it should be."""
 
-    message_template = "{place}: {problem}"
-    next_step_template = "Launch the job again: its payload was deleted, or never written to its end."
+    message = "{place}: {problem}"
+    next_step = "Launch the job again: its payload was deleted, or never written to its end."
 
     place: str
     problem: str
@@ -92,13 +83,11 @@ class PayloadMissingError(PayloadError):
 class PayloadChangedError(PayloadError):
     """The payload isn't the one that was launched: it was changed or cut, so nothing of it was run."""
 
-    message_template = (
+    message = (
         "the payload ({size} bytes) has the sha256 {found}, not {expected}: it was changed or cut, and "
         "nothing of it was run"
     )
-    next_step_template = (
-        "Launch the job again; if this repeats, find out who else writes to its Secret or staging URL."
-    )
+    next_step = "Launch the job again; if this repeats, see who else writes to its Secret or staging URL."
 
     expected: str
     found: str
@@ -108,46 +97,35 @@ class PayloadChangedError(PayloadError):
 class PayloadPythonError(PayloadError):
     """The payload was made by another minor version of Python, whose bytecode this one can't run."""
 
-    message_template = "the callable was pickled by Python {made_by}, but this image has Python {here}"
-    next_step_template = "Use an image with Python {made_by}, or launch the job from Python {here}."
+    message = "the callable was pickled by Python {made_by}, but this image has Python {here}"
+    next_step = "Use an image with Python {made_by}, or launch the job from Python {here}."
 
     made_by: str
     here: str
 
 
 class PayloadCodeError(PayloadError):
-    """A module that the payload needs, or a name in it, isn't here; `missing` is the module, if one is."""
+    """A module that the payload needs, or a name in it, isn't here; `missing` is the module's package."""
 
-    message_template = "{function} needs code that this image lacks: {problem}"
+    message = "{function} needs code that this image lacks: {problem}"
+    next_step = "Add {missing} to the job's packages (pip_packages), its workspace or its image."
 
     function: str
     problem: str
-    missing: str = ""
-
-    @property
-    def next_step(self) -> str:
-        """Where the code can come from."""
-        package = self.missing.partition(".")[0] or "its package"
-        return f"Add {package} to the job's packages (pip_packages), its workspace or its image."
+    missing: str
 
 
 class PayloadUnreadableError(PayloadError):
     """The payload is the one that was launched, and it can't be read here."""
 
+    message = "the payload can't be read: {problem}{versions:?; it was }"
+    next_step = (
+        "Use the same versions in the image and where the job is launched. If they are the same, run "
+        "pickle.loads(cloudpickle.dumps(...)) on the callable's arguments: one fails to come back."
+    )
+
     problem: str
     versions: str = ""
-
-    @property
-    def message(self) -> str:
-        """What went wrong, and which versions differ."""
-        return f"the payload can't be read: {self.problem}" + (f" ({self.versions})" if self.versions else "")
-
-    @property
-    def next_step(self) -> str:
-        """What to do about it."""
-        if self.versions:
-            return "Use the same versions in the image and where the job is launched."
-        return "Run pickle.loads(cloudpickle.dumps(...)) on the callable's arguments: one fails to come back."
 
 
 class PayloadExitError(PayloadError):
@@ -156,12 +134,8 @@ class PayloadExitError(PayloadError):
     `code` is what that was called with, as text.
     """
 
-    message_template = (
-        "a module that the callable needs ended the process while it was imported: sys.exit({code})"
-    )
-    next_step_template = (
-        "Put what the module runs under `if __name__ == '__main__':`; its traceback is in the log."
-    )
+    message = "a module that the callable needs ended the process while it was imported: sys.exit({code})"
+    next_step = "Put what the module runs under `if __name__ == '__main__':`; its traceback is in the log."
 
     code: str
 
@@ -169,10 +143,8 @@ class PayloadExitError(PayloadError):
 class OutcomeUploadError(SurroundingsError):
     """What became of a callable can't be handed over to the API server."""
 
-    message_template = "the outcome can't be kept in ConfigMap {name}: {problem}"
-    next_step_template = (
-        "The job's service account must be allowed to create and get configmaps, as the chart's is."
-    )
+    message = "the outcome can't be kept in ConfigMap {name}: {problem}"
+    next_step = "The job's service account must be allowed to create and get configmaps, as the chart's is."
 
     name: str
     problem: str
@@ -181,8 +153,8 @@ class OutcomeUploadError(SurroundingsError):
 class OutcomeUnreadableError(SurroundingsError):
     """What became of a callable can't be read here, so that only its text is known."""
 
-    message_template = "the outcome can't be read: {problem}{text:?\n}"
-    next_step_template = (
+    message = "the outcome can't be read: {problem}{text:?\n}"
+    next_step = (
         "Read the job's logs for what it printed. What can be pickled in less than 1 MB comes back, "
         "and more where the cluster spec has staging=gs://BUCKET/PATH; write anything else to storage."
     )

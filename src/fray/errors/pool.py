@@ -57,8 +57,8 @@ class TaskError(FrayError):
 class TaskCancelledError(TaskError):
     """The task was cancelled before it had a result."""
 
-    message_template = "task {task!r} was cancelled"
-    next_step_template = "Submit it again if its result is wanted after all."
+    message = "task {task!r} was cancelled"
+    next_step = "Submit it again if its result is wanted after all."
 
     task: str
 
@@ -66,8 +66,8 @@ class TaskCancelledError(TaskError):
 class TaskTimeoutError(TaskError, TimeoutError):
     """The task, or an actor's call, ran longer than its `timeout`, in seconds."""
 
-    message_template = "task {task!r} ran longer than its limit of {seconds} s{story:lines}"
-    next_step_template = (
+    message = "task {task!r} ran longer than its limit of {seconds} s{story:lines}"
+    next_step = (
         "Do less in one call, or raise its limit: TaskOptions.timeout of a task, "
         "handle.method.options(timeout=...) of an actor's call."
     )
@@ -83,10 +83,8 @@ class WorkerDiedError(TaskError):
     `attempts` counts all runs of the task, the first included.
     """
 
-    message_template = "task {task!r} was lost with {worker} (attempts: {attempts}){story:lines}"
-    next_step_template = (
-        "Look for what ends the process: memory, a signal, os._exit. TaskOptions.retries allows more."
-    )
+    message = "task {task!r} was lost with {worker} (attempts: {attempts}){story:lines}"
+    next_step = "Look for what ends the process: memory, a signal, os._exit. TaskOptions.retries allows more."
 
     task: str
     worker: str
@@ -97,10 +95,8 @@ class WorkerDiedError(TaskError):
 class WorkerStartError(TaskError):
     """The task never began: each worker that was started for it ended before it could run anything."""
 
-    message_template = "task {task!r} can't begin, since no worker can be started; the last one {reason}"
-    next_step_template = (
-        "Read what the workers wrote to standard error, and check TaskOptions.env, memory and limits."
-    )
+    message = "task {task!r} can't begin, since no worker can be started; the last one {reason}"
+    next_step = "Read what the workers wrote to standard error, and check TaskOptions.env, memory and limits."
 
     task: str
     reason: str
@@ -109,8 +105,8 @@ class WorkerStartError(TaskError):
 class ThreadStartError(TaskError):
     """The task or actor never began: its worker could start no thread for it."""
 
-    message_template = "{task!r} can't begin, since its worker can start no thread: {reason}"
-    next_step_template = (
+    message = "{task!r} can't begin, since its worker can start no thread: {reason}"
+    next_step = (
         "Nest tasks less deeply, since each that waits for another keeps a thread; or raise the limits of "
         "threads (ulimit -u, pids.max) and memory."
     )
@@ -122,8 +118,8 @@ class ThreadStartError(TaskError):
 class ObjectLostError(TaskError):
     """A value was lost with the process that held it, and can't be made again."""
 
-    message_template = "object {object} is lost: {reason}{story:lines}"
-    next_step_template = "Submit its task again in this context, or put the value again."
+    message = "object {object} is lost: {reason}{story:lines}"
+    next_step = "Submit its task again in this context, or put the value again."
 
     object: str
     reason: str
@@ -133,10 +129,8 @@ class ObjectLostError(TaskError):
 class ObjectUnreachableError(TaskError):
     """A value is where it was made, but this reader couldn't get it, by whichever way."""
 
-    message_template = "object {object} is on host {host} and can't be read from here: {reason}"
-    next_step_template = (
-        "Let the hosts reach each other (network policies, firewalls), or read it on another host."
-    )
+    message = "object {object} is on host {host} and can't be read from here: {reason}"
+    next_step = "Let the hosts reach each other (network policies, firewalls), or read it on another host."
 
     object: str
     host: str
@@ -146,8 +140,8 @@ class ObjectUnreachableError(TaskError):
 class ActorDiedError(TaskError):
     """The actor has ended, so that its calls have no result."""
 
-    message_template = "actor {actor!r} has died: {reason}{story:lines}"
-    next_step_template = (
+    message = "actor {actor!r} has died: {reason}{story:lines}"
+    next_step = (
         "Where it was started again, call it again; else create it, if it is still needed. How often it is "
         "started again by itself, ActorOptions.max_restarts says."
     )
@@ -160,8 +154,8 @@ class ActorDiedError(TaskError):
 class ActorUnavailableError(TaskError):
     """The actor can't be reached, and may live: whether it has run the call isn't known."""
 
-    message_template = "actor {actor!r} can't be reached: {reason}{story:lines}"
-    next_step_template = (
+    message = "actor {actor!r} can't be reached: {reason}{story:lines}"
+    next_step = (
         "Call it again where a second run does no harm: the handle connects anew. `kubectl get fa` and the "
         "actor's pod show what hinders it."
     )
@@ -174,8 +168,8 @@ class ActorUnavailableError(TaskError):
 class GetTimeoutError(TaskError, TimeoutError):
     """A value wasn't there within the seconds that `get` was given; its task goes on."""
 
-    message_template = "{waiting_for} had no result within {seconds} s"
-    next_step_template = "Its task goes on: call get again, or cancel it."
+    message = "{waiting_for} had no result within {seconds} s"
+    next_step = "Its task goes on: call get again, or cancel it."
 
     waiting_for: str
     seconds: float
@@ -184,10 +178,8 @@ class GetTimeoutError(TaskError, TimeoutError):
 class UnpicklableExceptionError(TaskError):
     """The task raised an exception that can't cross processes; its text stands in for it."""
 
-    message_template = "task {task!r} raised {error_type}: {error_text}\n{traceback}"
-    next_step_template = (
-        "Let the exception's class survive pickle.loads(pickle.dumps(error)) to catch it by its type."
-    )
+    message = "task {task!r} raised {error_type}: {error_text}\n{traceback}"
+    next_step = "Let the exception's class survive pickle.loads(pickle.dumps(error)) to catch it by its type."
 
     task: str
     error_type: str
@@ -201,8 +193,8 @@ class TaskRaisedError(TaskError):
     So `sys.exit(0)` or a bare `next` in a task is an error of the task, and nothing else.
     """
 
-    message_template = "task {task!r} raised {error_type}({error_text})"
-    next_step_template = "Return a value from the task, or raise an exception of your own."
+    message = "task {task!r} raised {error_type}({error_text})"
+    next_step = "Return a value from the task, or raise an exception of your own."
 
     task: str
     error_type: str
@@ -215,10 +207,8 @@ class ValueExitError(TaskError):
     So `sys.exit` in a `__setstate__`, or in a module that the value imports, ends nobody.
     """
 
-    message_template = "unpickling {what} raised {error_type}({error_text})"
-    next_step_template = (
-        "The traceback of the cause shows the code: of its class, or of a module that it needs."
-    )
+    message = "unpickling {what} raised {error_type}({error_text})"
+    next_step = "The traceback of the cause shows the code: of its class, or of a module that it needs."
 
     what: str
     error_type: str
@@ -228,7 +218,7 @@ class ValueExitError(TaskError):
 class RemoteTracebackError(TaskError):
     """Where an exception was raised in another process: the cause of that exception here."""
 
-    message_template = "raised in {worker}\n{traceback}"
+    message = "raised in {worker}\n{traceback}"
 
     worker: str
     traceback: str
@@ -240,8 +230,8 @@ class SerializationError(RequestError):
     `path` leads to the part that can't, such as `args[0].callback`; empty where that isn't known.
     """
 
-    message_template = "{what} can't be pickled{path:? at }: {problem}"
-    next_step_template = "Open files, locks and connections inside the task instead of passing them to it."
+    message = "{what} can't be pickled{path:? at }: {problem}"
+    next_step = "Open files, locks and connections inside the task instead of passing them to it."
 
     what: str
     path: str
@@ -251,8 +241,8 @@ class SerializationError(RequestError):
 class InvalidOptionError(RequestError, ValueError):
     """An option of a task, an actor or a call has a value that means nothing."""
 
-    message_template = "{option} is {value}"
-    next_step_template = "Correct it; legal: {legal}."
+    message = "{option} is {value}"
+    next_step = "Correct it; legal: {legal}."
 
     option: str
     value: str
@@ -262,8 +252,8 @@ class InvalidOptionError(RequestError, ValueError):
 class PoolClosedError(RequestError, RuntimeError):
     """A context was used after its shutdown."""
 
-    message_template = "{what} is shut down"
-    next_step_template = "Make a new context, and shut it down after its last use."
+    message = "{what} is shut down"
+    next_step = "Make a new context, and shut it down after its last use."
 
     what: str
 
@@ -271,8 +261,8 @@ class PoolClosedError(RequestError, RuntimeError):
 class UnknownContextError(RequestError, ValueError):
     """A kind of context that doesn't exist was asked for."""
 
-    message_template = "Unknown context type {kind!r}"
-    next_step_template = "Use one that exists; legal: {legal:list}."
+    message = "Unknown context type {kind!r}"
+    next_step = "Use one that exists; legal: {legal:list}."
 
     kind: str
     legal: tuple[str, ...]
@@ -281,8 +271,8 @@ class UnknownContextError(RequestError, ValueError):
 class ActorExistsError(RequestError, ValueError):
     """An actor was to be created under a name that a living actor has."""
 
-    message_template = "Actor {name!r} already exists"
-    next_step_template = "Choose another name, or use the one that exists: get_actor({name!r}) finds it."
+    message = "Actor {name!r} already exists"
+    next_step = "Choose another name, or use the one that exists: get_actor({name!r}) finds it."
 
     name: str
 
@@ -290,8 +280,8 @@ class ActorExistsError(RequestError, ValueError):
 class ActorCallFailedError(TaskError):
     """A method that was called from a shell has raised; `story` is the end of its traceback."""
 
-    message_template = "{method} of actor {actor!r} raised {type}: {text}{story:lines}"
-    next_step_template = "The actor lives on; `fray actors logs {actor}` shows what it printed."
+    message = "{method} of actor {actor!r} raised {type}: {text}{story:lines}"
+    next_step = "The actor lives on; `fray actors logs {actor}` shows what it printed."
 
     actor: str
     method: str
@@ -303,22 +293,18 @@ class ActorCallFailedError(TaskError):
 class ActorNotFoundError(RequestError, LookupError):
     """No actor has this name."""
 
-    message_template = "no actor {name!r}"
+    message = "no actor {name!r}"
+    next_step = "Known actors: {known:list}."
 
     name: str
     known: tuple[str, ...] = ()
-
-    @property
-    def next_step(self) -> str:
-        """The names that do exist."""
-        return f"Known actors: {', '.join(self.known)}." if self.known else "There are no named actors."
 
 
 class EndpointNotFoundError(RequestError, LookupError):
     """No job that lives has registered an endpoint of this name."""
 
-    message_template = "no endpoint {name!r}: {reason}"
-    next_step_template = "A job registers it by register_endpoint(); look again once it has begun."
+    message = "no endpoint {name!r}: {reason}"
+    next_step = "A job registers it by register_endpoint(); look again once it has begun."
 
     name: str
     reason: str
@@ -327,15 +313,15 @@ class EndpointNotFoundError(RequestError, LookupError):
 class NotInActorError(RequestError, RuntimeError):
     """`current_actor` was called where no actor is being constructed."""
 
-    message_template = "no actor is being constructed here"
-    next_step_template = "Call current_actor() in the class's __init__, and keep what it returns."
+    message = "no actor is being constructed here"
+    next_step = "Call current_actor() in the class's __init__, and keep what it returns."
 
 
 class ActorNotSharedError(RequestError):
     """A named actor was to be shared with other jobs, and this version of Fray keeps it to its own job."""
 
-    message_template = "actor {name!r} would be private to job {job!r}: {reason}"
-    next_step_template = (
+    message = "actor {name!r} would be private to job {job!r}: {reason}"
+    next_step = (
         "Pass lifetime='ephemeral' for an actor that this job alone uses; exchange data between jobs by "
         "fray.queue or files."
     )
@@ -351,8 +337,8 @@ class UnschedulableError(RequestError):
     `wants` and `offered` are resources as text, such as `GPU: 1` and `CPU: 2, memory: 4000000000`.
     """
 
-    message_template = "{task!r} asks for {wants}, which no worker has (the largest has {offered})"
-    next_step_template = "Ask for less, or start workers with more."
+    message = "{task!r} asks for {wants}, which no worker has (the largest has {offered})"
+    next_step = "Ask for less, or start workers with more."
 
     task: str
     wants: str
@@ -362,10 +348,8 @@ class UnschedulableError(RequestError):
 class HeadUnknownError(SurroundingsError, TimeoutError):
     """A worker's pod doesn't learn where the head of its pool is."""
 
-    message_template = (
-        "the head of job {job_uid}, attempt {attempt}, had no address after {seconds} s: {problem}"
-    )
-    next_step_template = "See why rank 0's pod doesn't start: the job's conditions say so."
+    message = "the head of job {job_uid}, attempt {attempt}, had no address after {seconds} s: {problem}"
+    next_step = "See why rank 0's pod doesn't start: the job's conditions say so."
 
     job_uid: str
     attempt: int
@@ -376,8 +360,8 @@ class HeadUnknownError(SurroundingsError, TimeoutError):
 class AttemptOverError(SurroundingsError):
     """The pool of this process's job has ended for good: a job's pool lives as long as its attempt."""
 
-    message_template = "the attempt of this process's job is over: {reason}"
-    next_step_template = "See the job's status: it says how the attempt ended, and whether there is another."
+    message = "the attempt of this process's job is over: {reason}"
+    next_step = "See the job's status: it says how the attempt ended, and whether there is another."
 
     reason: str
 
@@ -385,8 +369,8 @@ class AttemptOverError(SurroundingsError):
 class OtherPoolError(SurroundingsError):
     """At an address where the head of one pool was there is that of another now."""
 
-    message_template = "{address} is the head of another pool"
-    next_step_template = "Look for the pool anew: the one that was there has ended."
+    message = "{address} is the head of another pool"
+    next_step = "Look for the pool anew: the one that was there has ended."
 
     address: str
 
@@ -394,8 +378,8 @@ class OtherPoolError(SurroundingsError):
 class ActorReplacedError(SurroundingsError):
     """The pod of an actor's member runs although a later one has taken its place."""
 
-    message_template = "member {index} of actor {actor} runs in pod {pod} by now"
-    next_step_template = "Nothing is to be done: this pod's actor is ended, and no call reaches it."
+    message = "member {index} of actor {actor} runs in pod {pod} by now"
+    next_step = "Nothing is to be done: this pod's actor is ended, and no call reaches it."
 
     actor: str
     index: int
@@ -405,8 +389,8 @@ class ActorReplacedError(SurroundingsError):
 class ContextUnavailableError(SurroundingsError, ImportError):
     """A kind of context that exists can't be made here."""
 
-    message_template = "context type {kind!r} is not available: {reason}"
-    next_step_template = "{alternative}"
+    message = "context type {kind!r} is not available: {reason}"
+    next_step = "{alternative}"
 
     kind: str
     reason: str
@@ -416,8 +400,8 @@ class ContextUnavailableError(SurroundingsError, ImportError):
 class PoolVersionError(SurroundingsError):
     """A process can't be part of a pool whose others have other versions of Python or Fray."""
 
-    message_template = "the pool's head refused this process"
-    next_step_template = "{problem}"
+    message = "the pool's head refused this process"
+    next_step = "{problem}"
 
     problem: str
 
@@ -425,10 +409,8 @@ class PoolVersionError(SurroundingsError):
 class StoreFullError(SurroundingsError):
     """No directory that may hold an object of `size` bytes has room for it."""
 
-    message_template = "no room for an object of {size} bytes in any of {directories:list}"
-    next_step_template = (
-        "Drop references to large values, or set FRAY_SPILL_DIR to a directory with more room."
-    )
+    message = "no room for an object of {size} bytes in any of {directories:list}"
+    next_step = "Drop references to large values, or set FRAY_SPILL_DIR to a directory with more room."
 
     size: int
     directories: tuple[str, ...]
@@ -437,10 +419,8 @@ class StoreFullError(SurroundingsError):
 class StoreDirectoryError(SurroundingsError):
     """A directory of objects, or a file in it, that can't be trusted or used."""
 
-    message_template = "object store {path}: {problem}"
-    next_step_template = (
-        "See that it is this user's own, and that its disk has room; FRAY_SPILL_DIR names another place."
-    )
+    message = "object store {path}: {problem}"
+    next_step = "See that this user owns it, and that its disk has room; FRAY_SPILL_DIR names another."
 
     path: str
     problem: str
@@ -449,10 +429,8 @@ class StoreDirectoryError(SurroundingsError):
 class MalformedPayloadError(SurroundingsError):
     """Bytes that aren't an encoded value, or are only a part of one."""
 
-    message_template = "not an encoded value: {problem}"
-    next_step_template = (
-        "See that all hosts have the same version of Fray, and that nothing else writes to its files."
-    )
+    message = "not an encoded value: {problem}"
+    next_step = "See that all hosts have the same version of Fray, and that nothing else writes to its files."
 
     problem: str
 
@@ -460,10 +438,8 @@ class MalformedPayloadError(SurroundingsError):
 class CodeNotFoundError(SurroundingsError, ImportError):
     """A module, or a function or class in it, that the sending process has and this one hasn't."""
 
-    message_template = "{what} needs code that this process hasn't got: {problem}"
-    next_step_template = (
-        "Install the same version in the image of the workers, or define it in the main script."
-    )
+    message = "{what} needs code that this process hasn't got: {problem}"
+    next_step = "Install the same version in the image of the workers, or define it in the main script."
 
     what: str
     problem: str

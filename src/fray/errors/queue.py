@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fray.errors.base import FrayError
 from fray.errors.request import RequestError
 from fray.errors.surroundings import SurroundingsError
 
@@ -26,8 +25,8 @@ __all__ = [
 class LeaseLostError(RequestError, ValueError):
     """A lease that its holder has no more: done, released, or expired and its item handed out again."""
 
-    message_template = "Invalid lease {lease_id}: it was ended, or it expired and another holder has the item"
-    next_step_template = "Ask pop for a longer lease_timeout, or call renew while the work goes on."
+    message = "Invalid lease {lease_id}: it was ended, or it expired and another holder has the item"
+    next_step = "Ask pop for a longer lease_timeout, or call renew while the work goes on."
 
     lease_id: str
 
@@ -35,8 +34,8 @@ class LeaseLostError(RequestError, ValueError):
 class QueueArgumentError(RequestError, ValueError):
     """An argument that no queue can work with."""
 
-    message_template = "{argument} {problem}"
-    next_step_template = "Correct it in the call."
+    message = "{argument} {problem}"
+    next_step = "Correct it in the call."
 
     argument: str
     problem: str
@@ -45,8 +44,8 @@ class QueueArgumentError(RequestError, ValueError):
 class QueueNotSharedError(RequestError):
     """A MemoryQueue met another process than the one that made it; a copy would lose or repeat items."""
 
-    message_template = "this MemoryQueue belongs to process {pid} and can't be used from another"
-    next_step_template = "Use FileQueue, or HttpQueueServer with the HttpQueue that its new_queue returns."
+    message = "this MemoryQueue belongs to process {pid} and can't be used from another"
+    next_step = "Use FileQueue, or HttpQueueServer with the HttpQueue that its new_queue returns."
 
     pid: int
 
@@ -54,21 +53,18 @@ class QueueNotSharedError(RequestError):
 class QueueNotFoundError(RequestError, KeyError):
     """A server has no queue of this name."""
 
-    message_template = "no queue {name!r} at {address}"
-    next_step_template = "Make it with HttpQueueServer.new_queue in the server's process."
+    message = "no queue {name!r} at {address}"
+    next_step = "Make it with HttpQueueServer.new_queue in the server's process."
 
     name: str
     address: str
-
-    # KeyError quotes its argument; the message must read the same as that of the other errors.
-    __str__ = FrayError.__str__
 
 
 class ItemTooLargeError(RequestError):
     """A pickled item is larger than the queue takes."""
 
-    message_template = "the item has {size} bytes pickled; at most {limit} are allowed"
-    next_step_template = "Store the data in a file and push its name, or raise max_item_bytes."
+    message = "the item has {size} bytes pickled; at most {limit} are allowed"
+    next_step = "Store the data in a file and push its name, or raise max_item_bytes."
 
     size: int
     limit: int
@@ -77,10 +73,8 @@ class ItemTooLargeError(RequestError):
 class QueueItemError(RequestError):
     """An item can't be unpickled in this process; another may be able to, once its lease ends."""
 
-    message_template = "an item can't be unpickled here: {problem}"
-    next_step_template = (
-        "Import what it needs; or drop it: done(Lease(None, error.lease_id, 0)) with this error."
-    )
+    message = "an item can't be unpickled here: {problem}"
+    next_step = "Import what it needs; or drop it: done(Lease(None, error.lease_id, 0)) with this error."
 
     lease_id: str
     problem: str
@@ -89,8 +83,8 @@ class QueueItemError(RequestError):
 class QueueTokenError(RequestError):
     """A token is missing, too weak, or not the one of the other side."""
 
-    message_template = "{address}: {problem}"
-    next_step_template = "Give server and clients the same token, such as that of secrets.token_urlsafe(32)."
+    message = "{address}: {problem}"
+    next_step = "Give server and clients the same token, such as that of secrets.token_urlsafe(32)."
 
     address: str
     problem: str
@@ -99,8 +93,8 @@ class QueueTokenError(RequestError):
 class QueueFullError(SurroundingsError):
     """A server holds as much as it may; nothing was added."""
 
-    message_template = "queue {name!r} at {address} is full"
-    next_step_template = "Push again once items are done, or raise the server's max_items or max_bytes."
+    message = "queue {name!r} at {address} is full"
+    next_step = "Push again once items are done, or raise the server's max_items or max_bytes."
 
     name: str
     address: str
@@ -109,10 +103,8 @@ class QueueFullError(SurroundingsError):
 class QueueUnreachableError(SurroundingsError):
     """A queue's server didn't answer, all repetitions included; what was asked for may have happened."""
 
-    message_template = "no answer from the queue server at {address}: {problem}"
-    next_step_template = (
-        "See that the server runs and can be reached; a lease that was handed out in the call expires."
-    )
+    message = "no answer from the queue server at {address}: {problem}"
+    next_step = "See that the server runs and can be reached; a lease that the call was given expires."
 
     address: str
     problem: str
@@ -121,10 +113,8 @@ class QueueUnreachableError(SurroundingsError):
 class QueueAnswerError(SurroundingsError):
     """An answer that no queue server with the token gives; nothing of it was unpickled."""
 
-    message_template = "{address} answered, but {problem}"
-    next_step_template = (
-        "See that the address is that of the queue server, with no proxy that changes answers."
-    )
+    message = "{address} answered, but {problem}"
+    next_step = "See that the address is that of the queue server, with no proxy that changes answers."
 
     address: str
     problem: str
@@ -133,8 +123,8 @@ class QueueAnswerError(SurroundingsError):
 class QueueServerError(SurroundingsError):
     """A queue server couldn't start."""
 
-    message_template = "can't serve queues at {address}: {problem}"
-    next_step_template = "Choose another port; 0 takes a free one."
+    message = "can't serve queues at {address}: {problem}"
+    next_step = "Choose another port; 0 takes a free one."
 
     address: str
     problem: str
@@ -143,8 +133,8 @@ class QueueServerError(SurroundingsError):
 class QueueStorageError(SurroundingsError):
     """A file system can't hold a FileQueue, or holds what no FileQueue wrote."""
 
-    message_template = "{path}: {problem}"
-    next_step_template = (
+    message = "{path}: {problem}"
+    next_step = (
         "Use a local directory with hard links, or an object store with exclusive creation: gs:// with the "
         "package gcsfs, s3:// with s3fs."
     )
@@ -159,8 +149,8 @@ class QueueAccessError(SurroundingsError):
     It has vanished, it is no directory, the disk is full, or this process may not.
     """
 
-    message_template = "the queue at {path} can't be used: {problem}"
-    next_step_template = (
+    message = "the queue at {path} can't be used: {problem}"
+    next_step = (
         "See that its directory is there with room on its disk, and that this process may read and write "
         "in it. If the directory was removed on purpose, make a new FileQueue."
     )

@@ -59,8 +59,8 @@ class FieldError:
 class InvalidJobError(RequestError):
     """A FrayJob that the API server would refuse, with every field that is wrong."""
 
-    message_template = "FrayJob {name!r} is invalid:{problems:lines}"
-    next_step_template = "Correct these fields and try again."
+    message = "FrayJob {name!r} is invalid:{problems:lines}"
+    next_step = "Correct these fields and try again."
 
     name: str
     problems: tuple[FieldError, ...]
@@ -69,8 +69,8 @@ class InvalidJobError(RequestError):
 class InvalidRequestError(RequestError, ValueError):
     """A part of a JobRequest means nothing as it was given; `field` is where, `remedy` what to write."""
 
-    message_template = "{field}: {problem}"
-    next_step_template = "{remedy}"
+    message = "{field}: {problem}"
+    next_step = "{remedy}"
 
     field: str
     problem: str
@@ -84,8 +84,8 @@ class InvalidTypeError(InvalidRequestError, TypeError):
 class ClusterSpecError(RequestError, ValueError):
     """A cluster spec that can't be read: an unknown backend or key, a key given twice, or a bad value."""
 
-    message_template = "Unknown cluster spec: {spec!r}: {problem}"
-    next_step_template = "{remedy}"
+    message = "Unknown cluster spec: {spec!r}: {problem}"
+    next_step = "{remedy}"
 
     spec: str
     problem: str
@@ -95,8 +95,8 @@ class ClusterSpecError(RequestError, ValueError):
 class ClusterUnavailableError(RequestError):
     """A cluster spec names a backend that can be named and doesn't exist in this version of Fray."""
 
-    message_template = "cluster backend {backend!r} is not available: {reason}"
-    next_step_template = "{alternative}"
+    message = "cluster backend {backend!r} is not available: {reason}"
+    next_step = "{alternative}"
 
     backend: str
     reason: str
@@ -106,8 +106,8 @@ class ClusterUnavailableError(RequestError):
 class NameWithdrawnError(RequestError, ImportError):
     """A program imports a name of an earlier API that nothing stands for any more."""
 
-    message_template = "{earlier} was part of an earlier API and doesn't exist any more"
-    next_step_template = "{instead}"
+    message = "{earlier} was part of an earlier API and doesn't exist any more"
+    next_step = "{instead}"
 
     earlier: str
     instead: str
@@ -116,8 +116,8 @@ class NameWithdrawnError(RequestError, ImportError):
 class JobFileError(RequestError):
     """A job file that can't be read, or doesn't hold exactly one FrayJob."""
 
-    message_template = "{path}: {problem}"
-    next_step_template = "Correct that; `fray explain -f FILE` checks a file without starting anything."
+    message = "{path}: {problem}"
+    next_step = "Correct that; `fray explain -f FILE` checks a file without starting anything."
 
     path: str
     problem: str
@@ -126,8 +126,8 @@ class JobFileError(RequestError):
 class UnknownAcceleratorError(RequestError, ValueError):
     """A TPU or GPU name that no GKE machine has, with the nearest legal ones."""
 
-    message_template = "unknown {kind} type {name!r}"
-    next_step_template = "Use one that exists; nearest legal: {nearest:list}."
+    message = "unknown {kind} type {name!r}"
+    next_step = "Use one that exists; nearest legal: {nearest:list}."
 
     kind: str
     name: str
@@ -140,8 +140,8 @@ class AcceleratorShapeError(RequestError, ValueError):
     `field` is the name of the offending field (`topology`, `chipsPerHost`, `count`).
     """
 
-    message_template = "{type} has no {field} {value}"
-    next_step_template = "Use one that it has; legal: {legal:list}."
+    message = "{type} has no {field} {value}"
+    next_step = "Use one that it has; legal: {legal:list}."
 
     type: str
     field: str
@@ -155,8 +155,8 @@ class UnsupportedFeatureError(RequestError):
     `feature` is what can't be done, or the path of the field that asks for it; `detail` is what that holds.
     """
 
-    message_template = "{feature}{detail:? } is not supported here: {reason}"
-    next_step_template = "{alternative}"
+    message = "{feature}{detail:? } is not supported here: {reason}"
+    next_step = "{alternative}"
 
     feature: str
     reason: str
@@ -171,7 +171,7 @@ class JobNotFoundError(RequestError, KeyError):
     only that there may be more is known.
     """
 
-    message_template = "no job {name!r} in {where}"
+    message = "no job {name!r} in {where}"
 
     name: str
     where: str
@@ -196,27 +196,19 @@ class JobNotFoundError(RequestError, KeyError):
         others = "" if self.others == 0 else f", and {count}more (`fray list`)"
         return f"Known jobs: {', '.join(self.known)}{others}."
 
-    # KeyError quotes its argument; the message must read the same as that of the other errors.
-    __str__ = FrayError.__str__
-
 
 class JobDeletedError(JobNotFoundError):
     """A job was deleted before it had finished, while it was waited for."""
 
-    message_template = "job {name!r} in {where} was deleted before it had finished"
-
-    @property
-    def next_step(self) -> str:
-        """How to have it again, and how to end a job that shall be kept."""
-        stop = f"`fray stop {self.name}`, in Python terminate()"
-        return f"Launch it again. To end a job and keep its status, don't delete it: {stop}."
+    message = "job {name!r} in {where} was deleted before it had finished"
+    next_step = "Launch it again. `fray stop {name}`, in Python terminate(), ends a job and keeps its status."
 
 
 class JobExistsError(RequestError):
     """A job was launched under a name that another one has, by a caller who wanted no other name."""
 
-    message_template = "there is a job {name!r} already"
-    next_step_template = (
+    message = "there is a job {name!r} already"
+    next_step = (
         "Choose another name; `fray logs -f {name}` follows the one that is there, `fray stop {name}` ends "
         'it, and in Python launch(..., when_taken="adopt") takes it.'
     )
@@ -232,8 +224,8 @@ class JobExistsError(RequestError):
 class JobRunningError(RequestError):
     """A job of this name is already running."""
 
-    message_template = "job {name!r} is already running (process {pid})"
-    next_step_template = "Follow it with `fray logs -f {name}`, or end it with `fray stop {name}`."
+    message = "job {name!r} is already running (process {pid})"
+    next_step = "Follow it with `fray logs -f {name}`, or end it with `fray stop {name}`."
 
     name: str
     pid: int
@@ -242,8 +234,8 @@ class JobRunningError(RequestError):
 class JobNotRunningError(RequestError):
     """A job was to be stopped that has already ended."""
 
-    message_template = "job {name!r} is not running (it is {phase})"
-    next_step_template = "There is nothing to stop; `fray status {name}` tells how it ended."
+    message = "job {name!r} is not running (it is {phase})"
+    next_step = "There is nothing to stop; `fray status {name}` tells how it ended."
 
     name: str
     phase: str
@@ -252,8 +244,8 @@ class JobNotRunningError(RequestError):
 class HostNotRunningError(RequestError):
     """Something was asked of a running host of a job, and that host doesn't run."""
 
-    message_template = "rank {rank} of job {name!r} doesn't run: {problem}"
-    next_step_template = "`fray status {name}` shows the job, `fray logs {name}` what it printed."
+    message = "rank {rank} of job {name!r} doesn't run: {problem}"
+    next_step = "`fray status {name}` shows the job, `fray logs {name}` what it printed."
 
     name: str
     rank: int
@@ -263,8 +255,8 @@ class HostNotRunningError(RequestError):
 class PoolNotShownError(RequestError):
     """A job has no pool that could be shown, or the head of its pool doesn't answer."""
 
-    message_template = "the pool of job {name!r} can't be shown: {problem}"
-    next_step_template = "`fray status {name}` shows the job; docs/workers.md says which jobs have a pool."
+    message = "the pool of job {name!r} can't be shown: {problem}"
+    next_step = "`fray status {name}` shows the job; docs/workers.md says which jobs have a pool."
 
     name: str
     problem: str
@@ -273,8 +265,8 @@ class PoolNotShownError(RequestError):
 class CommandNotRunError(RequestError):
     """The container of a running host couldn't run a command."""
 
-    message_template = "rank {rank} of job {name!r} can't run {program!r}: {problem}"
-    next_step_template = "Name a program that the job's image has; a line of a shell needs `sh -c`."
+    message = "rank {rank} of job {name!r} can't run {program!r}: {problem}"
+    next_step = "Name a program that the job's image has; a line of a shell needs `sh -c`."
 
     name: str
     rank: int
@@ -285,13 +277,9 @@ class CommandNotRunError(RequestError):
 class LogsNotFoundError(RequestError):
     """Logs were asked for of an attempt or a host that a job doesn't have."""
 
-    message_template = "job {name!r} has no {what}"
+    message = "job {name!r} has no {what}"
+    next_step = "There are: {known:list}."
 
     name: str
     what: str
     known: tuple[str, ...]
-
-    @property
-    def next_step(self) -> str:
-        """What it does have."""
-        return f"There are: {', '.join(self.known)}." if self.known else "Nothing was started yet."

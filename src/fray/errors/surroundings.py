@@ -23,8 +23,8 @@ class SurroundingsError(FrayError):
 class SettingError(SurroundingsError):
     """An environment variable that sets something about Fray holds what it can't mean."""
 
-    message_template = "environment variable {variable} {problem}"
-    next_step_template = "Correct {variable} and try again."
+    message = "environment variable {variable} {problem}"
+    next_step = "Correct {variable} and try again."
 
     variable: str
     problem: str
@@ -33,8 +33,8 @@ class SettingError(SurroundingsError):
 class StateDirectoryError(SurroundingsError):
     """The directory that holds the local backend's state can't be used."""
 
-    message_template = "state directory {path}: {problem}"
-    next_step_template = "Make it writable, or choose another with FRAY_STATE_DIR."
+    message = "state directory {path}: {problem}"
+    next_step = "Make it writable, or choose another with FRAY_STATE_DIR."
 
     path: str
     problem: str
@@ -43,8 +43,8 @@ class StateDirectoryError(SurroundingsError):
 class MachineMismatchError(SurroundingsError):
     """A local cluster was sent to another machine than the one whose jobs it has."""
 
-    message_template = "a local cluster of the machine {machine!r} can't be used on {here!r}"
-    next_step_template = "Don't send it along: current_cluster() is where a job's own jobs can run."
+    message = "a local cluster of the machine {machine!r} can't be used on {here!r}"
+    next_step = "Don't send it along: current_cluster() is where a job's own jobs can run."
 
     machine: str
     here: str
@@ -53,8 +53,8 @@ class MachineMismatchError(SurroundingsError):
 class OpenFilesError(SurroundingsError):
     """A local gang has so many hosts that the shell's limit of open files is too low for it."""
 
-    message_template = "a gang of {hosts} hosts needs {needed} open files; {allowed} are allowed here"
-    next_step_template = "Raise the limit with `ulimit -n {needed}` and try again, or ask for fewer hosts."
+    message = "a gang of {hosts} hosts needs {needed} open files; {allowed} are allowed here"
+    next_step = "Raise the limit with `ulimit -n {needed}` and try again, or ask for fewer hosts."
 
     hosts: int
     needed: int
@@ -67,7 +67,7 @@ class PackageMissingError(SurroundingsError, ModuleNotFoundError):
     Pods of callables whose image has no Fray get a copy of it without the packages that it depends on.
     """
 
-    message_template = "{part} needs {package}, which isn't installed here"
+    message = "{part} needs {package}, which isn't installed here"
     name = "fray"
     """The package to install, for readers of any ModuleNotFoundError."""
 
@@ -86,8 +86,8 @@ class PackageMissingError(SurroundingsError, ModuleNotFoundError):
 class OutputError(SurroundingsError):
     """What a running job prints can't be shown any more; the job was ended."""
 
-    message_template = "the output of job {name!r} can't be written: {problem}"
-    next_step_template = "The job was stopped. What it had printed is kept: `fray logs {name}`."
+    message = "the output of job {name!r} can't be written: {problem}"
+    next_step = "The job was stopped. What it had printed is kept: `fray logs {name}`."
 
     name: str
     problem: str
@@ -96,8 +96,8 @@ class OutputError(SurroundingsError):
 class PortsExhaustedError(SurroundingsError):
     """No free TCP port is left in the range that the local backend may use."""
 
-    message_template = "no free TCP port between {first} and {last} on the loopback interface"
-    next_step_template = "End other local jobs (`fray list`, `fray stop NAME`) and try again."
+    message = "no free TCP port between {first} and {last} on the loopback interface"
+    next_step = "End other local jobs (`fray list`, `fray stop NAME`) and try again."
 
     first: int
     last: int

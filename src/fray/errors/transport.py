@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from fray.errors.base import FrayError
 
@@ -12,13 +12,10 @@ __all__ = [
     "FrameError",
     "FrameTooLargeError",
     "HandshakeError",
-    "MalformedFrameError",
     "PeerUnreachableError",
     "RefusalReason",
-    "ReplayedFrameError",
     "TransportError",
     "TransportKeyError",
-    "TruncatedFrameError",
 ]
 
 RefusalReason = Literal[
@@ -34,8 +31,8 @@ class TransportError(FrayError):
 class AddressError(TransportError):
     """An address that can't be understood, or that this process can't listen on."""
 
-    message_template = "address {address!r}: {problem}"
-    next_step_template = "Addresses are `unix:/absolute/path` or `tcp:host:port`."
+    message = "address {address!r}: {problem}"
+    next_step = "Addresses are `unix:/absolute/path` or `tcp:host:port`."
 
     address: str
     problem: str
@@ -44,8 +41,8 @@ class AddressError(TransportError):
 class TransportKeyError(TransportError):
     """The directory of the pool's key doesn't hold a usable key."""
 
-    message_template = "the pool's key in {directory}: {problem}"
-    next_step_template = "In a cluster it is the Secret fray-auth, mounted: see that the operator made it."
+    message = "the pool's key in {directory}: {problem}"
+    next_step = "In a cluster it is the Secret fray-auth, mounted: see that the operator made it."
 
     directory: str
     problem: str
@@ -54,8 +51,8 @@ class TransportKeyError(TransportError):
 class PeerUnreachableError(TransportError):
     """Nobody answered at an address."""
 
-    message_template = "no connection to {address}: {problem}"
-    next_step_template = "See that the process that listens there is running and ready."
+    message = "no connection to {address}: {problem}"
+    next_step = "See that the process that listens there is running and ready."
 
     address: str
     problem: str
@@ -64,8 +61,8 @@ class PeerUnreachableError(TransportError):
 class ConnectionLostError(TransportError):
     """A connection that worked has ended; frames on their way may not have arrived."""
 
-    message_template = "the connection to {peer} ended: {problem}"
-    next_step_template = "Look whether that process and its host still run, and at what they printed last."
+    message = "the connection to {peer} ended: {problem}"
+    next_step = "Look whether that process and its host still run, and at what they printed last."
 
     peer: str
     problem: str
@@ -74,66 +71,24 @@ class ConnectionLostError(TransportError):
 class HandshakeError(TransportError):
     """A peer that didn't prove within the deadline that it holds the pool's key."""
 
-    message_template = "peer refused ({reason}): {problem}"
+    message = "peer refused ({reason}): {problem}"
+    next_step = "Let both have the same key (Secret), user and version of Fray, and no proxy between them."
 
     reason: RefusalReason
     problem: str
 
-    @property
-    def next_step(self) -> str:
-        """What to compare."""
-        if self.reason == "wrong_key":
-            return "Both sides need the same key: compare their Secrets."
-        if self.reason == "wrong_user":
-            return "Run all processes of a pool as the same user."
-        return "See that the other side is Fray of the same version, and that no proxy is between them."
-
 
 class FrameError(TransportError):
-    """Bytes that can't be frames, or a frame that can't be sent: the connection can't go on."""
+    """Bytes that aren't the next frame, or a frame that can't be sent: the connection can't go on."""
 
-    next_step_template = (
-        "See that both sides have the same version of Fray, and that no proxy is between them."
-    )
+    message = "{reason} frame: {problem}"
+    next_step = "See that both sides have the same version of Fray, and that no proxy is between them."
 
-    reason: ClassVar[RefusalReason] = "malformed"
-    """Under which reason the refusal of the peer is counted."""
-
-
-class MalformedFrameError(FrameError):
-    """Bytes that aren't the next frame, of this version."""
-
-    message_template = "not a frame: {problem}"
-
+    reason: RefusalReason
     problem: str
 
 
 class FrameTooLargeError(FrameError):
-    """A frame, or a part of one, above a limit: `part` names what, in bytes (buffers: a count)."""
+    """A frame, or a part of one, above a limit."""
 
-    message_template = "a frame's {part} of {size} is above the limit of {limit}"
-    next_step_template = "Put large values and pass their references, or write them to storage."
-    reason = "oversized"
-
-    part: str
-    size: int
-    limit: int
-
-
-class ReplayedFrameError(FrameError):
-    """An earlier frame again."""
-
-    message_template = "frame {found} sent again: {expected} was expected"
-    reason = "replayed"
-
-    expected: int
-    found: int
-
-
-class TruncatedFrameError(FrameError):
-    """A stream that ended within a frame."""
-
-    message_template = "the stream ended within a frame, {received} bytes into it"
-    reason = "truncated"
-
-    received: int
+    next_step = "Put large values and pass their references, or write them to storage."

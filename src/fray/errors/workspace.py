@@ -11,7 +11,6 @@ __all__ = [
     "WorkspaceChangedError",
     "WorkspaceError",
     "WorkspaceLinkError",
-    "WorkspaceMissingError",
     "WorkspaceTooLargeError",
     "WorkspaceUnreadableError",
 ]
@@ -28,10 +27,10 @@ class WorkspaceTooLargeError(WorkspaceError):
     files with their bytes; `way` is what the limit is of.
     """
 
-    message_template = (
+    message = (
         "workspace {directory} takes {size:MB}, more than {limit:MB} for {way}; the largest files: {parts:MB}"
     )
-    next_step_template = (
+    next_step = (
         "Name what isn't code in .gitignore, give a smaller directory as workspace=..., or an image that "
         "has the code as docker_image=...; a cluster spec with staging=gs://BUCKET/PATH takes more."
     )
@@ -46,8 +45,8 @@ class WorkspaceTooLargeError(WorkspaceError):
 class WorkspaceLinkError(WorkspaceError):
     """A symbolic link leads out of the workspace, where pods have nothing."""
 
-    message_template = "workspace {directory}: {link} is a link to {target}, outside of it"
-    next_step_template = "Copy what it leads to, take it away, or name it in .gitignore."
+    message = "workspace {directory}: {link} is a link to {target}, outside of it"
+    next_step = "Copy what it leads to, take it away, or name it in .gitignore."
 
     directory: str
     link: str
@@ -57,20 +56,8 @@ class WorkspaceLinkError(WorkspaceError):
 class WorkspaceUnreadableError(WorkspaceError):
     """A workspace can't be read: by the launcher a file of it, or in a pod its archive."""
 
-    message_template = "workspace {place}: {problem}"
-    next_step_template = (
-        "It must be readable for the user who launches the job, and in the pod a tar that nobody changed."
-    )
-
-    place: str
-    problem: str
-
-
-class WorkspaceMissingError(WorkspaceError):
-    """In a pod: the workspace's archive isn't where it should be."""
-
-    message_template = "workspace at {place}: {problem}"
-    next_step_template = "Launch the job again: its workspace was deleted, or never written to its end."
+    message = "workspace {place}: {problem}"
+    next_step = "Let who launches the job read it; where its pod couldn't, launch the job again."
 
     place: str
     problem: str
@@ -79,13 +66,11 @@ class WorkspaceMissingError(WorkspaceError):
 class WorkspaceChangedError(WorkspaceError):
     """In a pod: the workspace's archive isn't the one that was launched, so nothing of it was unpacked."""
 
-    message_template = (
+    message = (
         "the workspace was changed or cut, and nothing of it was unpacked: {size} bytes with the sha256 "
         "{found}, not {expected}"
     )
-    next_step_template = (
-        "Launch the job again; if this repeats, find out who else writes to its Secret or staging URL."
-    )
+    next_step = "Launch the job again; if this repeats, see who else writes to its Secret or staging URL."
 
     expected: str
     found: str
@@ -99,8 +84,8 @@ class PackagesError(RequestError):
 class PackagesNotInstalledError(PackagesError):
     """Uv couldn't find or install packages; `problem` is what it said at its end."""
 
-    message_template = "{packages:list} can't be installed:\n{problem}"
-    next_step_template = (
+    message = "{packages:list} can't be installed:\n{problem}"
+    next_step = (
         "Correct the names, or let the pods reach the index: UV_INDEX_URL in env_vars names another one. "
         "What many jobs need belongs in an image."
     )
@@ -112,8 +97,8 @@ class PackagesNotInstalledError(PackagesError):
 class PythonNotWritableError(PackagesError):
     """The image's Python can't be written to, so nothing can be installed into it."""
 
-    message_template = "packages can't be installed: user {user} can't write to {directory} of this image"
-    next_step_template = "Install them in the image, or let the image's user own its Python environment."
+    message = "packages can't be installed: user {user} can't write to {directory} of this image"
+    next_step = "Install them in the image, or let the image's user own its Python environment."
 
     directory: str
     user: int

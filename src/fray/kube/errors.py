@@ -73,35 +73,31 @@ class ExpiredError(ApiError):
 class ForbiddenError(ApiError):
     """The caller lacks a right, or a quota is used up."""
 
-    next_step_template = (
-        "Grant this right to the caller's account, or raise the quota that the message names."
-    )
+    next_step = "Grant this right to the caller's account, or raise the quota that the message names."
 
 
 class UnauthorizedError(ApiError):
     """The caller's credentials couldn't be read, or aren't accepted (any more)."""
 
-    next_step_template = "Look at the account's token; outside of a pod log in to the cluster again."
+    next_step = "Look at the account's token; outside of a pod log in to the cluster again."
 
 
 class RefusedError(ApiError):
     """The server or a webhook finds the object itself wrong: the same request will fail again."""
 
-    next_step_template = "Correct what the message names; the same request will be refused again."
+    next_step = "Correct what the message names; the same request will be refused again."
 
 
 class ThrottledError(ApiError):
     """The server asks to come back later."""
 
-    next_step_template = "Try again later, and from fewer callers."
+    next_step = "Try again later, and from fewer callers."
 
 
 class ServerError(ApiError):
     """The server failed, or a webhook it must ask did."""
 
-    next_step_template = (
-        "Try again later; if it stays so, look at the API server and the webhooks that it asks."
-    )
+    next_step = "Try again later; if it stays so, look at the API server and the webhooks that it asks."
 
 
 class UnreachableError(ApiError):

@@ -27,8 +27,8 @@ LEFT_ALONE = "the job is left alone, but for spec.stopped, spec.suspend and its 
 class UnknownWordError(SurroundingsError):
     """A status holds a word of another version; `field` is `reason` or `verdict`."""
 
-    message_template = "this version of Fray doesn't know the {field} {word!r} of attempt {attempt}"
-    next_step_template = f"Run the version that wrote this status, or a newer one; until then {LEFT_ALONE}."
+    message = "this version of Fray doesn't know the {field} {word!r} of attempt {attempt}"
+    next_step = f"Run the version that wrote this status, or a newer one; until then {LEFT_ALONE}."
 
     attempt: int
     field: str
@@ -38,8 +38,8 @@ class UnknownWordError(SurroundingsError):
 class UnreadableTimeError(SurroundingsError):
     """A status holds a time that is none; `path` names its field, such as `status.startTime`."""
 
-    message_template = "{path} is {text!r}, which is no time such as 2026-01-31T12:00:00Z"
-    next_step_template = f"Correct it in the status; until then {LEFT_ALONE}."
+    message = "{path} is {text!r}, which is no time such as 2026-01-31T12:00:00Z"
+    next_step = f"Correct it in the status; until then {LEFT_ALONE}."
 
     path: str
     text: str

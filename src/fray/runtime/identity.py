@@ -43,7 +43,7 @@ class IdentityError(SettingError):
     `variable` is the one that is missing or wrong; `problem` says what is wrong with it.
     """
 
-    next_step_template = (
+    next_step = (
         "Fray sets it in every process of a job: start this one with `fray run`, and pass the whole "
         f"environment on to its children. To run outside any job, unset {', '.join(_VARIABLES)}."
     )

@@ -23,8 +23,8 @@ _NO_DEFAULT = object()
 class RefusedMessageError(FrayError):
     """A message that the head can't take from who sent it: it's of another version, or due to a defect."""
 
-    message_template = "{what} {problem}"
-    next_step_template = "See that all hosts have the same version of Fray."
+    message = "{what} {problem}"
+    next_step = "See that all hosts have the same version of Fray."
 
     what: str
     problem: str

@@ -110,8 +110,8 @@ class InvalidTransition(FrayError):  # noqa: N818 - the name the field uses, as 
     `story` is what befell the task or actor before, as far as it's remembered, oldest first.
     """
 
-    message_template = "{what} is {state!r}, where {cause!r} is not legal{story:lines}"
-    next_step_template = "Report this to Fray's authors with the lines above: no use of it should lead here."
+    message = "{what} is {state!r}, where {cause!r} is not legal{story:lines}"
+    next_step = "Report this to Fray's authors with the lines above: no use of it should lead here."
 
     what: str
     state: StateName
