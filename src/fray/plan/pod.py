@@ -244,6 +244,9 @@ def _resources(job: FrayJob, gang: Gang) -> tuple[dict[str, Any], list[Fact], li
         requests[name] = str(quantity)
         share = shares.get(name)
         if share is None:
+            if machine and not shares and name != "ephemeral-storage":
+                unknown = f"asked for, or Fray's default: no page tells how large {machine} hosts are"
+                facts.append(Fact(f"request {name}", requests[name], unknown))
             continue
         if gang.tpu is not None and parse_quantity(quantity) > parse_quantity(share):
             notices.append(

@@ -150,6 +150,15 @@ def test_what_a_host_has_is_asked_for_and_told(
     assert (frayjob["spec"]["resources"]["cpu"], frayjob["spec"]["resources"]["memory"]) == (cpu, memory)
 
 
+def test_where_the_size_of_hosts_is_unknown_that_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+    app(["explain", "--tpu", "tpu7-8", "--cpu", "8", "--", "python", "train.py"], standalone_mode=False)
+    told = capfd.readouterr().out
+    assert re.search(
+        r"#   request cpu = 8\n#       asked for, or .*: no page tells how large \S+ hosts are\n", told
+    )
+    assert "#   request memory = 4Gi\n#       asked for, or Fray's default: no page" in told
+
+
 def test_nodes_that_the_last_attempt_keeps_off_are_told_with_their_reason(
     capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
