@@ -43,11 +43,11 @@ def jax_device_kind_to_fray_device_type(kind: str) -> str:
     return read_jax_device_kind(kind) or kind.lower()
 
 
-def device_flops_for_jax_device(kind: str, dtype: str = "bf16") -> float | None:
+def device_flops_for_jax_device(jax_device_kind: str, dtype: str = "bf16") -> float | None:
     """Return the same for one device of JAX's, by its `device_kind`: `TPU v4`; of v3, half a chip."""
-    flops = lookup_jax_flops(kind, dtype)
+    flops = lookup_jax_flops(jax_device_kind, dtype)
     if flops is None:
-        warnings.warn(f"the FLOP/s of {kind!r} at {dtype!r} aren't known", stacklevel=2)
+        warnings.warn(f"the FLOP/s of {jax_device_kind!r} at {dtype!r} aren't known", stacklevel=2)
     return flops
 
 

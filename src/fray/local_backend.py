@@ -24,6 +24,3 @@ class LocalClient(Client):
     def __init__(self, max_threads: int = 8) -> None:
         self.max_threads: Final = max_threads
         super().__init__(LocalCluster())
-
-    def shutdown(self, wait: bool = True) -> None:  # noqa: FBT001, FBT002 - as the earlier API has it
-        """Do nothing: jobs live on without the client; `JobHandle.terminate` ends one."""

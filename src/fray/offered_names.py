@@ -132,10 +132,15 @@ WITHDRAWN: Final[Mapping[str, str]] = MappingProxyType(
         "ContextConfig": "Give its options to create_job_ctx: create_job_ctx('threadpool', max_workers=4).",
         "DEFAULT_TPU_HOST_FRACTION": "Write cpu= and ram= in ResourceConfig.with_tpu(...).",
         "EntryPoint": "Write Entrypoint.from_callable(f), or Entrypoint.from_command([...]).",
-        "FrayIrisClient": _ON_KUBERNETES,
-        "IrisActorGroup": _ON_KUBERNETES,
-        "IrisActorHandle": _ON_KUBERNETES,
-        "IrisJobHandle": _ON_KUBERNETES,
+        **dict.fromkeys(
+            (
+                *("FrayIrisClient", "IrisActorGroup", "IrisActorHandle", "IrisJobHandle", "OperationFuture"),
+                *("convert_constraints", "convert_container_profile", "convert_entrypoint"),
+                *("convert_environment", "convert_resources", "map_iris_job_state", "resolve_coscheduling"),
+                *("NSYS_TASKS_ENV", "wrap_multiprocess", "wrap_nsys"),
+            ),
+            _ON_KUBERNETES,
+        ),
         "SimpleActor": "Write a class of your own: create_actor takes any.",
         **dict.fromkeys(
             ("TPU_HBM_BYTES_PER_CHIP", "tpu_hbm_bytes_per_chip", "tpu_hbm_capacity_bytes"),

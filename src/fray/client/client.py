@@ -102,6 +102,9 @@ class Client:
         """Serve an object of this process as an actor; see `Cluster.host_actor`, which has all options."""
         return self._cluster.host_actor(made_by, *args, name=name, **kwargs)
 
+    def shutdown(self, wait: bool = True) -> None:  # noqa: FBT001, FBT002 - as the earlier API has it
+        """Do nothing: jobs live on without the client; `JobHandle.terminate` ends one."""
+
     def __repr__(self) -> str:
         return f"Client({self._cluster!r})"
 

@@ -113,6 +113,8 @@ def test_names_of_an_earlier_api() -> None:
     flops = importlib.import_module("fray.v1.device_flops")
     assert flops.DEVICE_FLOPS["h100"]["bf16"] == flops.device_flops("H100")
     assert issubclass(fray.LocalClient, fray.Client)
+    fray.Client().shutdown(wait=True)
+    assert flops.device_flops_for_jax_device(jax_device_kind="TPU v4") == flops.device_flops("v4-8")
     with pytest.raises(UnknownAcceleratorError):
         fray.get_tpu_topology("v5litepod-17")
 
@@ -122,6 +124,7 @@ def test_names_of_an_earlier_api() -> None:
     [
         ("fray.isolated_env", "TemporaryVenv", "pip_packages="),
         ("fray.v2.iris_backend", "FrayIrisClient", r"create_cluster\('k8s"),
+        ("fray.iris_backend", "convert_resources", r"create_cluster\('k8s"),
         ("fray.job", "SimpleActor", "class of your own"),
         ("fray", "ContextConfig", "create_job_ctx"),
         ("fray.job_context", "ContextConfig", "create_job_ctx"),
