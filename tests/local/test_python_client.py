@@ -296,6 +296,16 @@ def test_a_thread_that_does_not_listen_is_given_up(
     assert ended.wait(PATIENCE)
 
 
+def test_another_version_than_asked_for_is_a_warning(
+    cluster: LocalCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    environment = create_environment(pip_packages=["pytest==1.0"])
+    request = JobRequest("old", Entrypoint.from_callable(print), environment=environment)
+    cluster.wait(cluster.launch(request))
+    [warning] = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert warning.getMessage().endswith(f"the one that is installed here, {pytest.__version__}")
+
+
 def test_the_outcome_is_that_of_the_last_attempt(cluster: LocalCluster) -> None:
     def succeed_later() -> int:
         attempt = int(os.environ["FRAY_ATTEMPT"])

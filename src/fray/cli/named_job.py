@@ -163,6 +163,9 @@ def _check_program(words: Sequence[str], environ: Mapping[str, str], directory: 
     On this machine, whose `directory` is given, a path must lead to a file.
     """
     script = words[0]
+    if len(words) == 1 and " " in script and not script.startswith("/") and not Path(script).exists():
+        remedy = f"Write its words one by one: `fray run -- {script}`."
+        raise InvalidRequestError(script, "is a line of a shell, and no program", remedy)
     if directory is not None and "/" in script and not (directory / script).exists():
         problem = f"there is no such file (working directory {directory})"
         raise InvalidRequestError(script, problem, "Name a program that is there.")
@@ -277,7 +280,7 @@ def read_variables(texts: Sequence[str] | None, environ: Mapping[str, str]) -> d
     for text in texts or ():
         name, given, value = text.partition("=")
         if not VARIABLE.fullmatch(name):
-            remedy = "Write --env NAME=VALUE; names are letters, digits, '_', '-' and '.'."
+            remedy = "Write --env NAME=VALUE; names have letters, digits, '_', '-' and '.', no digit first."
             raise InvalidRequestError("--env", f"names {name!r}, which is no name of a variable", remedy)
         if not given:
             if name not in environ:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 from urllib.parse import quote, unquote
 
 from fray.credentials import holds_credentials, redacted
@@ -34,6 +34,9 @@ __all__ = [
 @dataclass(frozen=True, kw_only=True)
 class _Spec:
     """What all specs do: they are checked, and are their own text."""
+
+    withdrawn: ClassVar[tuple[str, ...]] = ()
+    """Keys that can be read and not used."""
 
     def __post_init__(self) -> None:
         _check_values(self)
@@ -100,6 +103,8 @@ class RaySpec(_Spec):
         namespace, cluster: Of an earlier API; a spec with one can be read and not used.
     """
 
+    withdrawn: ClassVar[tuple[str, ...]] = ("namespace", "cluster")
+
     address: str | None = None
     namespace: str | None = None
     cluster: str | None = None
@@ -138,7 +143,8 @@ def parse_cluster_spec(text: str) -> ClusterSpec:
         raw_key, _, raw_value = part.partition("=")
         key = unquote(raw_key)
         if key not in legal:
-            remedy = _advise(key, legal, f"Legal keys of {name}: {', '.join(legal)}.")
+            offered = tuple(each for each in legal if each not in kind.withdrawn)
+            remedy = _advise(key, offered, f"Legal keys of {name}: {', '.join(offered) or 'none'}.")
             raise _error(text, f"{name} has no key {key!r}", remedy)
         if key in values:
             raise _error(text, f"{key!r} is given twice", f"Give {key!r} once.")

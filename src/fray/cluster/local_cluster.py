@@ -178,6 +178,8 @@ class LocalCluster(Cluster):
             logger.info(
                 "%s runs on this machine; what only a cluster has is left out:\n  %s", job_id, notices
             )
+        for version in prepared.versions:  # a program without logging sees warnings alone
+            logger.warning("%s: %s", job_id, version)
         self._launched[job_id] = launched
         self._loop.start(launched.run())
         return JobId(job_id)

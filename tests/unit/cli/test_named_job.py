@@ -239,6 +239,7 @@ def test_paths_of_programs_are_those_of_the_directory_where_they_start(folder: P
         ("fail.yaml", True, "is a file, and no program", "`fray run -f fail.yaml`"),
         ("fail.yml", False, "there is no such file in", "`fray run -f FILE`"),
         ("train.py", False, "there is no such file in", "`fray run -- python train.py`"),
+        ("python train.py", False, "is a line of a shell", "`fray run -- python train.py`"),
     ],
 )
 def test_a_file_is_not_taken_for_a_program(

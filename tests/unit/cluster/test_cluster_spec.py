@@ -89,6 +89,12 @@ def test_what_is_no_spec(text: str, problem: str, advice: str) -> None:
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
+def test_keys_that_are_refused_are_not_offered() -> None:
+    with pytest.raises(ClusterSpecError) as caught:
+        parse_cluster_spec("ray?foo=1")
+    assert caught.value.next_step == "Legal keys of ray: address."
+
+
 def test_what_is_no_text() -> None:
     with pytest.raises(ClusterSpecError, match="not text"):
         parse_cluster_spec(None)  # type: ignore[arg-type]

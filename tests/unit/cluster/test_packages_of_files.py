@@ -20,7 +20,7 @@ def test_what_is_installed_is_accepted_and_python3_is_this_python(tmp_path: Path
     prepared = prepare_job(job, LocalSpec(), {"PATH": "/nowhere"}, tmp_path)
     assert prepared.isolated_env is None
     assert prepared.workplace.environment["PATH"].split(":")[0] == str(Path(sys.executable).parent)
-    notices = [notice for notice in prepared.notices if notice.startswith(("package", "extras"))]
+    notices = [*prepared.versions, *(notice for notice in prepared.notices if notice.startswith("extras"))]
     assert notices == [
         f"package pytest>=1: processes use the one that is installed here, {pytest.__version__}",
         "extras tpu: processes run in this Python, as it is",

@@ -71,8 +71,9 @@ def test_what_can_be_called_comes_through_with_its_arguments(
 
 def test_only_what_a_closure_captures_warns_for_its_size() -> None:
     large, limits = bytes(11_000_000), PayloadLimits(staging=1 << 30)
-    with pytest.warns(UserWarning, match=r"captures 11\.0 MB.* -> large \(11\.0 MB\)"):
+    with pytest.warns(UserWarning, match=r"captures 11\.0 MB.* -> large \(11\.0 MB\)") as warned:
         encode_callable(lambda: len(large), limits=limits)
+    assert [warning.filename for warning in warned] == [__file__]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         encode_callable(len, [large], limits=limits)

@@ -57,12 +57,16 @@ NO_DIGEST = "0" * 64
 
 @dataclass(frozen=True)
 class LocalRequest:
-    """A request that this machine can run; `notices` say what it asks for and doesn't get here."""
+    """A request that this machine can run; `notices` say what it asks for and doesn't get here.
+
+    `versions` say which version it gets of packages for which it asks for one.
+    """
 
     job: FrayJob
     payload: Payload | None
     workplace: Workplace
     notices: tuple[str, ...]
+    versions: tuple[str, ...]
     isolated_env: IsolatedEnv | None
 
     def under(self, job_id: str, folder: JobFolder) -> tuple[FrayJob, Workplace]:
@@ -106,6 +110,7 @@ def prepare_job(
         payload=None,
         workplace=Workplace(machine, base, working_dir=working_dir),
         notices=tuple(_notices(job, plan, environment, environ, isolated=isolated_env is not None)),
+        versions=() if isolated_env is not None else tuple(_versions(environment)),
         isolated_env=isolated_env,
     )
 
@@ -171,6 +176,7 @@ def prepare_request(
             in_process=InProcessCall(call, enter) if call is not None and in_process else None,
         ),
         notices=tuple(_notices(job, plan, environment, environ, isolated=spec.use_isolated_env)),
+        versions=() if spec.use_isolated_env else tuple(_versions(environment)),
         isolated_env=isolated_env,
     )
 
@@ -247,10 +253,11 @@ def _notices(
             "GPU's memory, and the next one finds too little, unless the job sets "
             f"{JAX_GPU_MEMORY}PREALLOCATE=false"
         )
-    if isolated:
-        return
+    if environment.extras and not isolated:
+        yield f"extras {', '.join(environment.extras)}: processes run in this Python, as it is"
+
+
+def _versions(environment: EnvironmentConfig) -> Iterator[str]:
     for package in environment.pip_packages:
         if PACKAGE_NAME.fullmatch(package.rstrip()) is None:  # it says more than a name, such as a version
             yield f"package {package}: processes use the one that is installed here, {_find_version(package)}"
-    if environment.extras:
-        yield f"extras {', '.join(environment.extras)}: processes run in this Python, as it is"

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
+import sys
+import traceback
 import types
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -81,8 +84,15 @@ def warn_of_captures(function: object, name: str, *, seen_late: bool = False) ->
         f"{name} captures {whole[0][0] / 1e6:.1f} MB, which are sent with it: {parts or 'its code'}. "
         f"{'Later tasks may have old values of what changes in place. ' if seen_late else ''}"
         "Pass large values as arguments, as refs of `ctx.put`, or read them where it runs.",
-        stacklevel=2,
+        stacklevel=_count_own_frames(),
     )
+
+
+def _count_own_frames() -> int:
+    """Return the stack level of the line outside of Fray that led here."""
+    frames = (frame for frame, _ in traceback.walk_stack(sys._getframe(1)))
+    own = itertools.takewhile(lambda frame: frame.f_globals.get("__name__", "").startswith("fray."), frames)
+    return sum(1 for _ in own) + 1
 
 
 def _sizes(parts: Iterable[tuple[str, object]], trials: Iterator[int]) -> list[tuple[int, str, object]]:
