@@ -58,7 +58,7 @@ def run_stream(
 ) -> Iterator[Any]:
     """Yield two objects for each item of a generator: None and the item. A failure comes in place of None.
 
-    So whoever reads the items learns of a failure without fetching them.
+    So who reads the items learns of a failure without fetching them.
     """
     with _in_context(engine), _time_limit(task), contextlib.ExitStack() as stack:
         items: Any

@@ -1,6 +1,6 @@
 """What `fray doctor` says of a GKE cluster: its node pools, and what its project allows.
 
-Only for clusters whose kubeconfig entry names them as gcloud does. Whoever runs jobs needs no access to GKE:
+Only for clusters whose kubeconfig entry names them as gcloud does. Who runs jobs needs no access to GKE:
 what can't be asked is unknown, and no fault.
 """
 
@@ -185,7 +185,7 @@ def judge_pools(pools: Sequence[Pool], cluster: Cluster) -> CheckResult:
 
 
 def judge_job(job: FrayJob, pools: Sequence[Pool], cluster: Cluster) -> CheckResult:
-    """Tell whether a cluster has a job's pools, whoever uses them now; missing ones are wrong."""
+    """Tell whether a cluster has a job's pools, no matter who uses them now; missing ones are wrong."""
     subject = f"pools for {job.metadata.name}"
     demand = derive_pool_demand(job, dynamic=any(pool.policy == CUBE_POLICY for pool in pools))
     if (own := find_own_choice(job)) is not None:

@@ -215,7 +215,7 @@ def find_zones(demand: NodeDemand, choices: PoolChoices) -> tuple[str, ...]:
 def name_pool(pool: PoolRequest, number: int) -> PoolRequest:
     """Return the pool with the name that follows from what it is, and a number.
 
-    The same request has the same name whoever makes it, and when: one that was sent twice is refused by GKE.
+    The same request has the same name, no matter who makes it and when: GKE refuses one that was sent twice.
     """
     same = replace(pool, name="") if pool.is_slice else replace(pool, name="", nodes=0, max_nodes=None)
     digest = hashlib.sha256(repr(same).encode()).hexdigest()[:5]

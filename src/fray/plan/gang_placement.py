@@ -74,7 +74,7 @@ NOTHING_READ = ClusterTopology()
 
 @dataclass(frozen=True)
 class GangPlacement:
-    """What the JobSet and its pods have to say to whoever keeps the gang together, and why it is that one."""
+    """What the JobSet and its pods have to say to who keeps the gang together, and why it is that one."""
 
     jobset_annotations: Mapping[str, str] = field(default_factory=dict)
     pod_annotations: Mapping[str, str] = field(default_factory=dict)

@@ -485,7 +485,7 @@ def _was_released_since(attempt: AttemptStatus, observed: GangObservation | None
 def _deadlines(this: _Pass, attempt: AttemptStatus) -> list[Deadline]:
     own = derive_attempt_deadline(this.job.spec.timeouts, attempt, this.observed)
     if attempt.running_time is None and _may_be_made(this):
-        own = None  # whoever was to make its hosts was away, and that is no failure of theirs
+        own = None  # who was to make its hosts was away, and that is no failure of theirs
     total = derive_total_deadline(this.job.spec.timeouts, this.job.status)
     return [deadline for deadline in (own, total) if deadline is not None]
 

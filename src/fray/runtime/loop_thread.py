@@ -278,7 +278,7 @@ class LoopThread:
                 running = _Loop(None if self._on_end is None else selectors.DefaultSelector())
                 thread = threading.Thread(target=self._serve, args=(running,), name=self._name, daemon=True)
                 running.thread = thread
-                # It is of no task, and has no variables of one, whoever starts it.
+                # It is of no task, and has no variables of one, no matter who starts it.
                 contextvars.Context().run(thread.start)
                 self._running = running
             return running

@@ -1,6 +1,6 @@
 """The program of a pool's head: `python -m fray.runtime.pool.head --listen tcp:0.0.0.0:7077 --key DIRECTORY`.
 
-That is how it runs in a pod: until SIGTERM, for whoever holds the key. With `--owner`, it ends with that
+That is how it runs in a pod: until SIGTERM, for those who hold the key. With `--owner`, it ends with that
 process too, and no other hosts are awaited than those of its clients.
 """
 

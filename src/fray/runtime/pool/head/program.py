@@ -67,7 +67,7 @@ class HeadConfig:
     is_attempt: bool = False
     """Whether an attempt of a job is over with this pool, so that nobody is to wait for another head."""
     over: str = ""
-    """Why that attempt is over already: then there is no pool, and whoever connects gets that answer."""
+    """Why that attempt is over already: then there is no pool, and who connects gets that answer."""
     limits: ScaleLimits | None = None
     """How many workers it may ask for; None: others decide that."""
     scale: ScaleWriter | None = None

@@ -111,8 +111,8 @@ def _check_tasks(tables: Tables) -> None:
         else:
             uses[spec.function] += 1
         _expect(limit < 0 or task.charged <= limit, "run past its retries", spec.id, task.charged)
-        seated = state in (SENT, RUNNING, BLOCKED)
-        _expect((worker is not None) == seated, "a state that doesn't go with its worker", spec.id, state)
+        has_worker = state in (SENT, RUNNING, BLOCKED)
+        _expect((worker is not None) == has_worker, "a state that doesn't go with its worker", spec.id, state)
         if worker is not None:
             _expect(tables.workers.get(worker.id) is worker, "at a lost worker", spec.id)
             if task.demand is not None:

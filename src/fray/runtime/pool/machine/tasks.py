@@ -409,7 +409,7 @@ def return_tasks(tables: Tables, source: ClientId, event: TasksReturned) -> None
 
 
 def lose_task(tables: Tables, task: TaskRecord, worker: WorkerRecord, reason: str) -> None:
-    """Let a task that was lost with its worker be tried again, or end it. It has been unseated."""
+    """Let a task that was lost with its worker be tried again, or end it. Its worker is forgotten."""
     if worker.host.id in tables.hosts:
         free_later(tables, task.spec.id, worker.host.id)
     faults = tables.tell(

@@ -173,7 +173,7 @@ class TlsLayer(asyncio.BufferedProtocol):
             self._application.connection_lost(reason)
         if not self._secured.done():
             self._secured.set_exception(reason or ConnectionResetError("the peer ended it"))
-            self._secured.exception()  # seen: whoever was to wait for it may have given up
+            self._secured.exception()  # seen: who was to wait for it may have given up
 
     def _shake_hands(self) -> bool:
         """Go on with agreeing on TLS; return whether it's done."""
