@@ -21,7 +21,7 @@ import yaml
 from fray.accelerators.beside import Need, list_gpu_needs, list_tpu_needs
 from fray.cli.clusters import choose_cluster, open_cluster, patience
 from fray.cli.job_options import JobOptions
-from fray.cli.named_job import build_request, options_in_errors
+from fray.cli.named_job import JOB_FILES, build_request, options_in_errors
 from fray.cli.requested_job import as_sent, load_job, override_job
 from fray.cli.streams import OutputStream
 from fray.cluster.base import Cluster
@@ -226,6 +226,10 @@ def _check(command: ExplainCommand) -> None:
     if len(command.words) > 1:
         problem = f"has several names: {' '.join(command.words)!r}"
         raise InvalidRequestError("fray explain", problem, f"Give one, or put `--` before a program. {forms}")
+    if command.words and command.words[0].endswith((".py", *JOB_FILES)):
+        raise InvalidRequestError(
+            command.words[0], "looks like a file, and not like the name of a job", forms
+        )
     given = command.options.given
     if command.file is not None and command.options.without_file_only:
         problem = f"has a file and also {', '.join(command.options.without_file_only)}"

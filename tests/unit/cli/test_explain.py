@@ -304,6 +304,7 @@ def test_what_is_too_large_for_secrets_is_not_staged(
         (["train", "--tpu", "v5p-8"], "has the name of a job that is there and also --tpu"),
         (["train", "--name", "other"], "has the name of a job that is there and also --name"),
         (["python", "train.py"], "has several names: 'python train.py'"),
+        (["job.yaml"], "looks like a file, and not like the name of a job\nUse `fray explain -f FILE`"),
         (["--gpu", "auto", "--", "train"], "GPU type 'auto' is not supported here"),
     ],
 )
