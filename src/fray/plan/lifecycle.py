@@ -356,8 +356,8 @@ def _derive_job_end(this: _Pass, last: AttemptStatus | None) -> Ending | None:
         if final:
             why = NO_HELP
         if why is not None:
-            told = "\n".join([f"{message} in attempt {last.number}; {why}", *last.log_tail])
-            return Ending(ConditionType.FAILED, reason, told)
+            explanation = "\n".join([f"{message} in attempt {last.number}; {why}", *last.log_tail])
+            return Ending(ConditionType.FAILED, reason, explanation)
         if is_misplaced_for_good(this.counts, verdict):
             text = f"{message} in attempt {last.number}, the {this.counts.misplacements_used}th such attempt"
             return Ending(ConditionType.FAILED, reason, f"{text}; {PLACEMENT_ADVICE}")

@@ -113,8 +113,8 @@ def build_pool_parts(
         # Nobody but the head can put another socket in the place of its own.
         socket = {"name": volume["name"], "mountPath": HEAD_MOUNT, "readOnly": True}
         why = "in rank 0's pod the head listens there for the program, which needs no TLS then"
-        told = (keys_fact, fact, Fact(f"mount {HEAD_MOUNT}", "the head's volume, to read", why))
-        return PoolParts((keys, volume), (mount, socket), sidecars=(sidecar,), facts=told)
+        shown = (keys_fact, fact, Fact(f"mount {HEAD_MOUNT}", "the head's volume, to read", why))
+        return PoolParts((keys, volume), (mount, socket), sidecars=(sidecar,), facts=shown)
     others = _use_image(sidecar, job, main, injected=choose_injector(job.spec, settings) is not None)
     fact = replace(fact, value=sidecar["image"])
     return PoolParts((keys, volume, *others), (mount,), sidecars=(sidecar,), facts=(keys_fact, *before, fact))

@@ -167,11 +167,11 @@ def _explain_image(image: str | None, reason: str, message: str) -> Waiting:
 
     One of Kubernetes 1.31 drops the cause while it waits.
     """
-    told = f"image {image!r} can't be pulled"
+    problem = f"image {image!r} can't be pulled"
     if reason not in PULL_REASONS:
-        return Waiting(Reason.IMAGE_PULL_FAILED, f"{told} ({reason}): {_cut(message)}")
+        return Waiting(Reason.IMAGE_PULL_FAILED, f"{problem} ({reason}): {_cut(message)}")
     why = _cut(BACK_OFF_PREFIX.sub("", message))
-    return Waiting(Reason.IMAGE_PULL_FAILED, f"{told}: {why}" if why else told, vague=not why)
+    return Waiting(Reason.IMAGE_PULL_FAILED, f"{problem}: {why}" if why else problem, vague=not why)
 
 
 def _unschedulable(pod: Manifest) -> str | None:

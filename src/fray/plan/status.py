@@ -287,9 +287,9 @@ def _progress(
     number = attempts[-1].number if attempts else 0
     starting = f"{replicas.pending} of {replicas.total} hosts are starting"
     waiting = outlook.waiting or Waiting(Reason.HOSTS_STARTING, starting)
-    told = find_condition(previous, ConditionType.RUNNING)
-    if waiting.vague and told is not None and told.reason == waiting.reason:
-        waiting = replace(waiting, message=told.message)
+    before = find_condition(previous, ConditionType.RUNNING)
+    if waiting.vague and before is not None and before.reason == waiting.reason:
+        waiting = replace(waiting, message=before.message)
     match outlook.stage:
         case Stage.STARTING | Stage.DEACTIVATED:
             return _neither(waiting.reason, waiting.message)

@@ -67,8 +67,8 @@ def build_end(
     Parameters: `how`: Succeeded, Failed or Stopped; the `reason` of its end, as docs/failures.md has
     it, and the `message`; when it ended (`at`); what it says of its last `attempt`.
     """
-    told = {"status": "True", "reason": reason, "message": message, "lastTransitionTime": at}
-    conditions = [{"type": kind, **told} for kind in (how, "Finished")]
+    true = {"status": "True", "reason": reason, "message": message, "lastTransitionTime": at}
+    conditions = [{"type": kind, **true} for kind in (how, "Finished")]
     attempts = {"attempts": [{"number": 1, **attempt}]} if attempt else {}
     return {"phase": how, "conditions": conditions, "completionTime": at, **attempts}
 

@@ -156,8 +156,8 @@ class PoolState:
         """Return who has waited 3 s and more for what can't be read from there; once for each object."""
         found = []
         for key, doubt in self._tables.doubts.items():
-            if doubt.clients and not doubt.told and now >= doubt.since + UNREADABLE_SECONDS:
-                doubt.told = True
+            if doubt.clients and not doubt.reported and now >= doubt.since + UNREADABLE_SECONDS:
+                doubt.reported = True
                 found.append(describe_doubt(self._tables, key, doubt))
         return tuple(found)
 

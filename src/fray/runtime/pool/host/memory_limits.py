@@ -49,11 +49,11 @@ class MemoryLimits:
 
     def discard(self, limit: MemoryLimit) -> str:
         """Remove what the limit of an ended worker took; return why the kernel has ended it, if it did."""
-        told = limit.close()
+        cause = limit.close()
         if limit.group is not None:
             self._ended.append(limit.group)
         self._ended = [group for group in self._ended if not group.remove()]
-        return told
+        return cause
 
     def clear(self) -> bool:
         """Return whether limits have begun since the last call."""

@@ -172,10 +172,10 @@ class Doubt:
     """Readers that couldn't read a stored object where it is said to be, and why.
 
     `pending`: an answer about it is on its way. `rounds`: how often they were sent there without success.
-    `since`: when the first one said so. `answered`: when they were last sent somewhere. `told`: people were.
+    `since`: when the first one said so. `answered`: when they were last sent somewhere. `reported`: it was.
     """
 
-    __slots__ = ("answered", "clients", "pending", "rounds", "since", "told")
+    __slots__ = ("answered", "clients", "pending", "reported", "rounds", "since")
 
     def __init__(self, now: float) -> None:
         self.clients: dict[ClientId, str] = {}
@@ -183,7 +183,7 @@ class Doubt:
         self.rounds = 0
         self.since = now
         self.answered = now
-        self.told = False
+        self.reported = False
 
 
 class ActorRecord:
