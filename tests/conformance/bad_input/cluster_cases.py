@@ -104,7 +104,9 @@ def stage_nowhere() -> Entrypoint:
 
 
 ACCESS: Final = [
-    Case("context-unknown", lambda on: on.elsewhere(context="no-such"), ClusterConfigError, "'no-such'"),
+    Case(
+        "context-unknown", lambda on: on.elsewhere(context="no-such"), ClusterConfigError, "context no-such"
+    ),
     Case("kubeconfig-empty", lambda on: on.elsewhere(dict.clear), ClusterConfigError, "kubeconfig"),
     Case(
         "kubeconfig-other-shape",
@@ -140,7 +142,7 @@ ACCESS: Final = [
         "cli-context-unknown",
         lambda on: on.fray("list", "--cluster", "k8s?context=no-such"),
         ClusterConfigError,
-        "'no-such'",
+        "context no-such",
     ),
     Case(
         "cli-workdir",
