@@ -29,7 +29,6 @@ def test_auto_takes_the_ray_that_the_process_has(made_ray: str) -> None:
 CANCELS = """
 import random
 import sys
-import time
 from fray.errors import TaskCancelledError
 from fray.job import create_job_ctx
 
@@ -37,7 +36,7 @@ with create_job_ctx("ray", address=sys.argv[1], log_to_driver=False, configure_l
     cancelled = 0
     for _ in range(200):
         refs = [ctx.run(len, "abc") for _ in range(20)]
-        time.sleep(random.random() * 0.02)
+        ctx.wait(refs, num_returns=random.randrange(1, 20))
         for ref in refs:
             ctx.cancel(ref)
         for result in ctx.gather(*refs, return_exceptions=True, timeout=120):

@@ -144,7 +144,7 @@ def parse_cluster_spec(text: str) -> ClusterSpec:
         key = unquote(raw_key)
         if key not in legal:
             offered = tuple(each for each in legal if each not in kind.withdrawn)
-            remedy = _advise(key, offered, f"Legal keys of {name}: {', '.join(offered) or 'none'}.")
+            remedy = _advise(key, offered, f"Legal keys of {name}: {', '.join(offered)}.")
             raise _error(text, f"{name} has no key {key!r}", remedy)
         if key in values:
             raise _error(text, f"{key!r} is given twice", f"Give {key!r} once.")
@@ -172,7 +172,7 @@ def check_available(spec: ClusterSpec) -> None:
     Raises:
         ClusterUnavailableError: It can't; the error says what to use instead.
     """
-    if isinstance(spec, RaySpec) and (spec.namespace is not None or spec.cluster is not None):
+    if isinstance(spec, RaySpec) and any(getattr(spec, key) is not None for key in spec.withdrawn):
         reason = "jobs have no namespace on Ray, and a cluster is named by its address"
         raise ClusterUnavailableError("ray", reason, "Write ray?address=http://HEAD:8265, or ray alone.")
     if isinstance(spec, IrisSpec):

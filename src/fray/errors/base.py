@@ -15,10 +15,9 @@ __all__ = ["FrayError"]
 class _Texts(string.Formatter):
     """Fills a template with the attributes of an error.
 
-    Beside Python's own format specifications: `{names:list}` puts commas between, or is `none`,
-    `{lines:lines}` gives each a line of its own, `{size:MB}` is a number of bytes in megabytes, and
-    `{parts:MB}` is names with theirs. `{path:? at }` is nothing for what is empty, and else the text behind
-    the question mark and the value.
+    Beside Python's own format specifications: `{names:list}` puts commas between, `{lines:lines}` gives each
+    a line of its own, `{size:MB}` is a number of bytes in megabytes, and `{parts:MB}` is names with theirs.
+    `{path:? at }` is nothing for what is empty, and else the text behind the question mark and the value.
     """
 
     def get_value(self, key: int | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:  # noqa: ARG002
@@ -27,7 +26,7 @@ class _Texts(string.Formatter):
     def format_field(self, value: Any, format_spec: str) -> str:
         match format_spec:
             case "list":
-                return ", ".join(str(each) for each in value) or "none"
+                return ", ".join(str(each) for each in value)
             case "lines":
                 return "".join(f"\n  {each}" for each in value)
             case "MB" if isinstance(value, int | float):
@@ -35,7 +34,7 @@ class _Texts(string.Formatter):
             case str() if format_spec.startswith("?"):
                 return f"{format_spec[1:]}{value}" if value else ""
             case "MB":
-                return self.format_field([f"{name} ({size / 1e6:.1f} MB)" for name, size in value], "list")
+                return ", ".join(f"{name} ({self.format_field(size, 'MB')})" for name, size in value)
         return str(super().format_field(value, format_spec))
 
 

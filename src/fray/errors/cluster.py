@@ -25,7 +25,6 @@ CERTIFICATE_REFUSED = "CERTIFICATE_VERIFY_FAILED"
 class ClusterConfigError(SurroundingsError):
     """Nothing here tells how to reach a cluster; `tried` are the places and what was wrong with each."""
 
-    message = "nothing tells how to reach a cluster{context:? by the context }; tried:{tried:lines}"
     next_step = (
         "Look at `kubectl config get-contexts`, then name one: FRAY_CLUSTER_SPEC=k8s?context=NAME; "
         "KUBECONFIG=FILE names another file."
@@ -33,6 +32,12 @@ class ClusterConfigError(SurroundingsError):
 
     context: str | None
     tried: tuple[str, ...]
+
+    @property
+    def message(self) -> str:
+        """What was looked for, and where."""
+        wanted = "a Kubernetes cluster" if self.context is None else f"the context {self.context!r}"
+        return f"nothing tells how to reach {wanted}; tried: {'; '.join(self.tried)}"
 
 
 class ClusterUnreachableError(SurroundingsError):

@@ -67,8 +67,6 @@ class JobsFailedError(FrayError, RuntimeError):
     `failures` are their ids, each with its first cause.
     """
 
-    next_step = "Read `fray logs {failures[0][0]}` and `fray status {failures[0][0]}`."
-
     failures: tuple[tuple[str, str], ...]
 
     @property
@@ -77,11 +75,15 @@ class JobsFailedError(FrayError, RuntimeError):
         lines = "".join(f"\n  {name}: {explanation}" for name, explanation in self.failures)
         return f"{len(self.failures)} jobs did not succeed:{lines}"
 
+    @property
+    def next_step(self) -> str:
+        """Where to look first."""
+        name = self.failures[0][0]
+        return f"Read `fray logs {name}` and `fray status {name}`."
+
 
 class WaitTimeoutError(FrayError, TimeoutError):
     """Jobs have not finished within the time that they were waited for; they run on."""
-
-    next_step = "Wait longer, or end them: `fray stop NAME`, in Python terminate()."
 
     unfinished: tuple[str, ...]
     seconds: float
@@ -91,3 +93,9 @@ class WaitTimeoutError(FrayError, TimeoutError):
         """How long was waited, and for what."""
         shown = ", ".join(self.unfinished[:8]) + (", ..." if len(self.unfinished) > 8 else "")
         return f"not finished after {self.seconds} s: {shown}"
+
+    @property
+    def next_step(self) -> str:
+        """What can be done about it."""
+        stop = f"fray stop {self.unfinished[0]}" if len(self.unfinished) == 1 else "fray stop NAME"
+        return f"Wait longer, or end them: `{stop}`, in Python terminate()."

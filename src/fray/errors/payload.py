@@ -34,23 +34,30 @@ class CallArgumentsError(RequestError, TypeError):
 class PayloadTooLargeError(RequestError):
     """A callable with its arguments is larger than its way into the cluster allows.
 
-    `size` and `limit` are bytes, `parts` the largest parts with their bytes, `way` is what the limit is of.
+    `size` and `limit` are bytes, `parts` the largest parts with their bytes, and `staged` whether the limit
+    is that of the staging URL rather than of Secrets.
     """
-
-    message = (
-        "{function} with its arguments takes {size:MB}, more than {limit:MB} for {way}; the largest parts: "
-        "{parts:MB}"
-    )
-    next_step = (
-        "Load large data inside the callable instead of passing it along; a cluster spec with "
-        "staging=gs://BUCKET/PATH takes more than Secrets do."
-    )
 
     function: str
     size: int
     limit: int
     parts: tuple[tuple[str, int], ...]
-    way: str
+    staged: bool
+
+    @property
+    def message(self) -> str:
+        """The callable, its size, the limit and what takes the room."""
+        way = "the staging URL" if self.staged else "Secrets"
+        largest = "; the largest parts: {parts:MB}" if self.parts else ""
+        return self.fill(
+            "{function} with its arguments takes {size:MB}, more than {limit:MB} for " + way + largest
+        )
+
+    @property
+    def next_step(self) -> str:
+        """How to make it smaller, or where it may be larger."""
+        load = "Load large data inside the callable instead of passing it along"
+        return f"{load}." if self.staged else f"{load}, or name a bucket for it: staging=gs://BUCKET/PATH."
 
 
 class PayloadStorageError(SurroundingsError):
@@ -87,7 +94,9 @@ class PayloadChangedError(PayloadError):
         "the payload ({size} bytes) has the sha256 {found}, not {expected}: it was changed or cut, and "
         "nothing of it was run"
     )
-    next_step = "Launch the job again; if this repeats, see who else writes to its Secret or staging URL."
+    next_step = (
+        "Launch the job again; if this repeats, find out who else writes to its Secret or staging URL."
+    )
 
     expected: str
     found: str
@@ -105,27 +114,38 @@ class PayloadPythonError(PayloadError):
 
 
 class PayloadCodeError(PayloadError):
-    """A module that the payload needs, or a name in it, isn't here; `missing` is the module's package."""
+    """A module that the payload needs, or a name in it, isn't here; `missing` is the module, if one is."""
 
     message = "{function} needs code that this image lacks: {problem}"
-    next_step = "Add {missing} to the job's packages (pip_packages), its workspace or its image."
 
     function: str
     problem: str
-    missing: str
+    missing: str = ""
+
+    @property
+    def next_step(self) -> str:
+        """Where the code can come from."""
+        package = self.missing.partition(".")[0] or "its package"
+        return f"Add {package} to the job's packages (pip_packages), its workspace or its image."
 
 
 class PayloadUnreadableError(PayloadError):
     """The payload is the one that was launched, and it can't be read here."""
 
-    message = "the payload can't be read: {problem}{versions:?; it was }"
-    next_step = (
-        "Use the same versions in the image and where the job is launched. If they are the same, run "
-        "pickle.loads(cloudpickle.dumps(...)) on the callable's arguments: one fails to come back."
-    )
-
     problem: str
     versions: str = ""
+
+    @property
+    def message(self) -> str:
+        """What went wrong, and which versions differ."""
+        return f"the payload can't be read: {self.problem}" + (f" ({self.versions})" if self.versions else "")
+
+    @property
+    def next_step(self) -> str:
+        """What to do about it."""
+        if self.versions:
+            return "Use the same versions in the image and where the job is launched."
+        return "Run pickle.loads(cloudpickle.dumps(...)) on the callable's arguments: one fails to come back."
 
 
 class PayloadExitError(PayloadError):

@@ -294,10 +294,14 @@ class ActorNotFoundError(RequestError, LookupError):
     """No actor has this name."""
 
     message = "no actor {name!r}"
-    next_step = "Known actors: {known:list}."
 
     name: str
     known: tuple[str, ...] = ()
+
+    @property
+    def next_step(self) -> str:
+        """The names that do exist."""
+        return f"Known actors: {', '.join(self.known)}." if self.known else "There are no named actors."
 
 
 class EndpointNotFoundError(RequestError, LookupError):
@@ -420,7 +424,9 @@ class StoreDirectoryError(SurroundingsError):
     """A directory of objects, or a file in it, that can't be trusted or used."""
 
     message = "object store {path}: {problem}"
-    next_step = "See that this user owns it, and that its disk has room; FRAY_SPILL_DIR names another."
+    next_step = (
+        "See that it is this user's own, and that its disk has room; FRAY_SPILL_DIR names another place."
+    )
 
     path: str
     problem: str

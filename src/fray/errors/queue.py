@@ -104,7 +104,9 @@ class QueueUnreachableError(SurroundingsError):
     """A queue's server didn't answer, all repetitions included; what was asked for may have happened."""
 
     message = "no answer from the queue server at {address}: {problem}"
-    next_step = "See that the server runs and can be reached; a lease that the call was given expires."
+    next_step = (
+        "See that the server runs and can be reached; a lease that was handed out in the call expires."
+    )
 
     address: str
     problem: str

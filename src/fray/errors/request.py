@@ -201,7 +201,12 @@ class JobDeletedError(JobNotFoundError):
     """A job was deleted before it had finished, while it was waited for."""
 
     message = "job {name!r} in {where} was deleted before it had finished"
-    next_step = "Launch it again. `fray stop {name}`, in Python terminate(), ends a job and keeps its status."
+
+    @property
+    def next_step(self) -> str:
+        """How to have it again, and how to end a job that shall be kept."""
+        stop = f"`fray stop {self.name}`, in Python terminate()"
+        return f"Launch it again. To end a job and keep its status, don't delete it: {stop}."
 
 
 class JobExistsError(RequestError):
@@ -278,8 +283,12 @@ class LogsNotFoundError(RequestError):
     """Logs were asked for of an attempt or a host that a job doesn't have."""
 
     message = "job {name!r} has no {what}"
-    next_step = "There are: {known:list}."
 
     name: str
     what: str
     known: tuple[str, ...]
+
+    @property
+    def next_step(self) -> str:
+        """What it does have."""
+        return f"There are: {', '.join(self.known)}." if self.known else "Nothing was started yet."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from fray.errors.base import FrayError
 
@@ -12,10 +12,13 @@ __all__ = [
     "FrameError",
     "FrameTooLargeError",
     "HandshakeError",
+    "MalformedFrameError",
     "PeerUnreachableError",
     "RefusalReason",
+    "ReplayedFrameError",
     "TransportError",
     "TransportKeyError",
+    "TruncatedFrameError",
 ]
 
 RefusalReason = Literal[
@@ -72,23 +75,63 @@ class HandshakeError(TransportError):
     """A peer that didn't prove within the deadline that it holds the pool's key."""
 
     message = "peer refused ({reason}): {problem}"
-    next_step = "Let both have the same key (Secret), user and version of Fray, and no proxy between them."
 
     reason: RefusalReason
     problem: str
 
+    @property
+    def next_step(self) -> str:
+        """What to compare."""
+        if self.reason == "wrong_key":
+            return "Both sides need the same key: compare their Secrets."
+        if self.reason == "wrong_user":
+            return "Run all processes of a pool as the same user."
+        return "See that the other side is Fray of the same version, and that no proxy is between them."
+
 
 class FrameError(TransportError):
-    """Bytes that aren't the next frame, or a frame that can't be sent: the connection can't go on."""
+    """Bytes that can't be frames, or a frame that can't be sent: the connection can't go on."""
 
-    message = "{reason} frame: {problem}"
     next_step = "See that both sides have the same version of Fray, and that no proxy is between them."
 
-    reason: RefusalReason
+    reason: ClassVar[RefusalReason] = "malformed"
+    """Under which reason the refusal of the peer is counted."""
+
+
+class MalformedFrameError(FrameError):
+    """Bytes that aren't the next frame, of this version."""
+
+    message = "not a frame: {problem}"
+
     problem: str
 
 
 class FrameTooLargeError(FrameError):
-    """A frame, or a part of one, above a limit."""
+    """A frame, or a part of one, above a limit: `part` names what, in bytes (buffers: a count)."""
 
+    message = "a frame's {part} of {size} is above the limit of {limit}"
     next_step = "Put large values and pass their references, or write them to storage."
+    reason = "oversized"
+
+    part: str
+    size: int
+    limit: int
+
+
+class ReplayedFrameError(FrameError):
+    """An earlier frame again."""
+
+    message = "frame {found} sent again: {expected} was expected"
+    reason = "replayed"
+
+    expected: int
+    found: int
+
+
+class TruncatedFrameError(FrameError):
+    """A stream that ended within a frame."""
+
+    message = "the stream ended within a frame, {received} bytes into it"
+    reason = "truncated"
+
+    received: int

@@ -11,6 +11,7 @@ __all__ = [
     "WorkspaceChangedError",
     "WorkspaceError",
     "WorkspaceLinkError",
+    "WorkspaceMissingError",
     "WorkspaceTooLargeError",
     "WorkspaceUnreadableError",
 ]
@@ -57,7 +58,19 @@ class WorkspaceUnreadableError(WorkspaceError):
     """A workspace can't be read: by the launcher a file of it, or in a pod its archive."""
 
     message = "workspace {place}: {problem}"
-    next_step = "Let who launches the job read it; where its pod couldn't, launch the job again."
+    next_step = (
+        "It must be readable for the user who launches the job, and in the pod a tar that nobody changed."
+    )
+
+    place: str
+    problem: str
+
+
+class WorkspaceMissingError(WorkspaceError):
+    """In a pod: the workspace's archive isn't where it should be."""
+
+    message = "workspace at {place}: {problem}"
+    next_step = "Launch the job again: its workspace was deleted, or never written to its end."
 
     place: str
     problem: str
@@ -70,7 +83,9 @@ class WorkspaceChangedError(WorkspaceError):
         "the workspace was changed or cut, and nothing of it was unpacked: {size} bytes with the sha256 "
         "{found}, not {expected}"
     )
-    next_step = "Launch the job again; if this repeats, see who else writes to its Secret or staging URL."
+    next_step = (
+        "Launch the job again; if this repeats, find out who else writes to its Secret or staging URL."
+    )
 
     expected: str
     found: str

@@ -128,8 +128,8 @@ def encode_callable(
         limit = max(limits.secrets, limits.staging)
         if len(data) > limit:
             parts = find_largest(_named_parts(call, name))
-            way = "the staging URL" if limits.staging >= limits.secrets else "Secrets"
-            raise PayloadTooLargeError(name, len(data), limit, parts, way)
+            staged = limits.staging >= limits.secrets
+            raise PayloadTooLargeError(name, len(data), limit, parts, staged)
         if len(data) > LARGE_CAPTURES:
             warn_of_captures(function, name)
     return Payload(data, hashlib.sha256(data).hexdigest(), stamp, name)
@@ -258,9 +258,8 @@ def check_call(function: object, args: Sequence[Any], kwargs: Mapping[str, Any])
 
 def _explained(error: Exception, stamp: Stamp) -> PayloadCodeError | PayloadUnreadableError:
     if isinstance(error, ImportError):
-        package = (error.name or "").partition(".")[0] or "its package"
-        return PayloadCodeError("the callable", str(error), package)
+        return PayloadCodeError("the callable", str(error), error.name or "")
     if isinstance(error, AttributeError) and str(error).startswith(MISSING_NAME):
-        return PayloadCodeError("the callable", str(error), "its package")
+        return PayloadCodeError("the callable", str(error))
     problem = f"{type(error).__qualname__}: {error}"
     return PayloadUnreadableError(problem, stamp.differences(Stamp.here()))

@@ -34,6 +34,7 @@ from fray.errors import (
     PythonNotWritableError,
     WorkspaceChangedError,
     WorkspaceError,
+    WorkspaceMissingError,
     WorkspaceUnreadableError,
 )
 from fray.payload.chunks import KEY_PREFIX, join_parts
@@ -114,7 +115,7 @@ def _parse(arguments: Sequence[str]) -> _Options:
 
 
 def _read(place: str) -> bytes:
-    """Return the archive. Raises `WorkspaceUnreadableError`."""
+    """Return the archive. Raises `WorkspaceMissingError`."""
     try:
         if "://" in place:
             return FsspecStorage().read(place)
@@ -125,11 +126,11 @@ def _read(place: str) -> bytes:
             return (folder / names[0]).read_bytes()
         return join_parts(folder)
     except PayloadMissingError as error:
-        raise WorkspaceUnreadableError(error.place, error.problem) from error
+        raise WorkspaceMissingError(error.place, error.problem) from error
     except PayloadStorageError as error:
-        raise WorkspaceUnreadableError(error.url, f"{error.problem}. {error.next_step}") from error
+        raise WorkspaceMissingError(error.url, f"{error.problem}. {error.next_step}") from error
     except OSError as error:
-        raise WorkspaceUnreadableError(place, error.strerror or str(error)) from error
+        raise WorkspaceMissingError(place, error.strerror or str(error)) from error
 
 
 def unpack_workspace(data: bytes, *, sha256: str, into: Path) -> None:

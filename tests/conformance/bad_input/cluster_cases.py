@@ -104,9 +104,7 @@ def stage_nowhere() -> Entrypoint:
 
 
 ACCESS: Final = [
-    Case(
-        "context-unknown", lambda on: on.elsewhere(context="no-such"), ClusterConfigError, "context no-such"
-    ),
+    Case("context-unknown", lambda on: on.elsewhere(context="no-such"), ClusterConfigError, "'no-such'"),
     Case("kubeconfig-empty", lambda on: on.elsewhere(dict.clear), ClusterConfigError, "kubeconfig"),
     Case(
         "kubeconfig-other-shape",
@@ -142,7 +140,7 @@ ACCESS: Final = [
         "cli-context-unknown",
         lambda on: on.fray("list", "--cluster", "k8s?context=no-such"),
         ClusterConfigError,
-        "context no-such",
+        "'no-such'",
     ),
     Case(
         "cli-workdir",

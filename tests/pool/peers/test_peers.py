@@ -17,10 +17,10 @@ import pytest
 
 from fray.errors import (
     ConnectionLostError,
-    FrameError,
     HandshakeError,
     ObjectLostError,
     PeerUnreachableError,
+    TruncatedFrameError,
 )
 from fray.runtime.pool.objects import peers
 from fray.runtime.pool.objects.files import HELD
@@ -494,5 +494,5 @@ def test_a_reader_that_asks_again_before_it_has_read_is_cut_off(address: Address
     with closing(BlockingConnection.connect(address, KEY)) as connection:
         for _ in range(2):
             connection.send(peers._WANTED, (1).to_bytes(peers._IDENTITY_BYTES))
-        with pytest.raises((ConnectionLostError, FrameError)):
+        with pytest.raises((ConnectionLostError, TruncatedFrameError)):
             read_on(connection)

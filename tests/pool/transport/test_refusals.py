@@ -23,6 +23,7 @@ from fray.errors import (
     FrameError,
     HandshakeError,
     PeerUnreachableError,
+    ReplayedFrameError,
     TransportKeyError,
 )
 from fray.runtime.pool.transport.addresses import Address
@@ -244,7 +245,7 @@ def test_wrong_frames_of_a_head_end_a_workers_connection(head: Head, link: Link)
 
         head.call(send_again)
         for _ in range(2):
-            with pytest.raises(FrameError, match="replayed"):
+            with pytest.raises(ReplayedFrameError):
                 worker.receive(PATIENCE)
 
 

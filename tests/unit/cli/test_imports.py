@@ -85,7 +85,7 @@ def is_error(name: str) -> bool:
 
 GROUPS = {"FrayError", "RequestError", "SurroundingsError", "PayloadError", "TaskError", "TransportError"}
 GROUPS |= {"WorkspaceError", "PackagesError"}
-GROUPS |= {"RemoteTracebackError"}  # which stands behind another error, as its cause
+GROUPS |= {"FrameError", "RemoteTracebackError"}  # which stands behind another error, as its cause
 
 
 @pytest.mark.parametrize("name", [name for name in errors.__all__ if is_error(name)])
@@ -95,7 +95,7 @@ def test_errors_survive_pickling_and_say_what_to_do(name: str) -> None:
     values |= {"expected": 5, "found": 7}
     values |= {"failures": (("train", "rank 0 exited with code 1"),)}
     if name == "PayloadTooLargeError":
-        values |= {"size": 9_000_000, "limit": 8_000_000, "parts": (("args[0]", 8_500_000),)}
+        values |= {"size": 9_000_000, "limit": 8_000_000, "parts": (("args[0]", 8_500_000),), "staged": False}
     if name == "WorkspaceTooLargeError":
         values |= {"size": 9_000_000, "limit": 8_000_000, "parts": (("data.bin", 8_500_000),)}
     tuples = ("nearest", "legal", "known")

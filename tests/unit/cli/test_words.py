@@ -244,5 +244,6 @@ def test_how_long_is_not_told_where_nobody_saw_the_end() -> None:
 
 
 def test_what_ends_a_job_is_told_for_the_command_line_too() -> None:
-    assert "`fray stop NAME`, in Python terminate()" in WaitTimeoutError(("a", "b"), 5).next_step
+    assert "`fray stop train`, in Python terminate()" in WaitTimeoutError(("train",), 5).next_step
+    assert "`fray stop NAME`" in WaitTimeoutError(("a", "b"), 5).next_step
     assert "`fray stop train`, in Python terminate()" in JobDeletedError("train", "ml").next_step

@@ -125,7 +125,7 @@ def test_a_kubeconfig_that_leads_nowhere_is_told(tmp_path: Path, content: str | 
 
 def test_a_context_that_is_not_there_is_named(tmp_path: Path) -> None:
     path = kubeconfig(tmp_path / "config", ("one", None))
-    with pytest.raises(ClusterConfigError, match="by the context gke") as caught:
+    with pytest.raises(ClusterConfigError, match="the context 'gke'") as caught:
         find(KubernetesSpec(context="gke"), {"KUBECONFIG": path})
     assert len(caught.value.tried) == 1
 

@@ -209,8 +209,9 @@ def test_a_payload_that_is_too_large_names_its_largest_parts() -> None:
     assert path.endswith("<lambda> -> value['weights']")
     assert 20_000 < size < 20_100
     assert "staging=" in caught.value.next_step
-    with pytest.raises(PayloadTooLargeError, match="staging URL"):
+    with pytest.raises(PayloadTooLargeError, match="staging URL") as staged:
         encode_callable(closure(model), limits=PayloadLimits(secrets=10_000, staging=20_000))
+    assert "staging=" not in staged.value.next_step
 
 
 def test_where_a_payload_goes_depends_on_its_size() -> None:

@@ -27,7 +27,7 @@ class Connection:
         if self.lost:
             raise ConnectionLostError("the head", "gone")
         if len(body) > LIMIT:
-            raise FrameTooLargeError("oversized", "its body is above the limit")
+            raise FrameTooLargeError("body", len(body), LIMIT)
         self.frames.put(decode_messages(body))
 
     def next(self) -> list[Any]:

@@ -245,7 +245,7 @@ def test_an_archive_that_isnt_there_is_told(image: Image) -> None:
     ended = image.prepare(*image.options("ab" * 32))
     assert ended.code == 112
     assert ended.message is not None
-    assert f"workspace {image.root / 'archive'}: No such file or directory" in ended.message.message
+    assert f"workspace at {image.root / 'archive'}: No such file or directory" in ended.message.message
 
 
 def test_a_url_needs_fsspec_in_the_image(image: Image) -> None:

@@ -20,6 +20,9 @@ from typing import NamedTuple, TypeAlias
 from fray.errors import (
     FrameError,
     FrameTooLargeError,
+    MalformedFrameError,
+    ReplayedFrameError,
+    TruncatedFrameError,
 )
 
 __all__ = [
@@ -124,7 +127,7 @@ def _flat(buffer: BytesLike) -> memoryview:
 
 def _check_size(part: str, size: int, limit: int) -> None:
     if size > limit:
-        raise FrameTooLargeError("oversized", f"its {part} of {size} is above the limit of {limit}")
+        raise FrameTooLargeError(part, size, limit)
 
 
 class _Partial:
@@ -202,7 +205,8 @@ class FrameDecoder:
     def feed(self, data: BytesLike) -> list[Frame]:
         """Take the next bytes of the stream and return the frames that they complete.
 
-        Raises `FrameError`; frames before the bad one in the same `data` are dropped with the connection.
+        Raises `MalformedFrameError`, `FrameTooLargeError` or `ReplayedFrameError`; frames before the bad one
+        in the same `data` are dropped with the connection.
         """
         if self._failure is not None:
             raise self._failure
@@ -245,13 +249,13 @@ class FrameDecoder:
     def close(self) -> None:
         """Take note that the stream has ended.
 
-        Raises `FrameError` if that was within a frame.
+        Raises `TruncatedFrameError` if that was within a frame.
         """
         if self._failure is not None:
             raise self._failure
         received = len(self._pending) if self._partial is None else self._partial.received
         if self._partial is not None or received:
-            self._failure = FrameError("truncated", f"the stream ended {received} bytes into it")
+            self._failure = TruncatedFrameError(received)
             raise self._failure
 
     def _finish_partial(self, frames: list[Frame]) -> None:
@@ -304,12 +308,12 @@ class FrameDecoder:
     def _check(self, header: _Header) -> None:
         magic, _, _, sequence, count, length = header
         if magic != _MAGIC:
-            raise FrameError("malformed", f"it starts with {magic!r} instead of {_MAGIC!r}")
+            raise MalformedFrameError(f"it starts with {magic!r} instead of {_MAGIC!r}")
         if sequence != self._expected:
             # A number of the past, by serial number arithmetic on 32 bits (RFC 1982), or one after a gap.
             if (sequence - self._expected) & _SEQUENCE_MASK > _SEQUENCE_MASK >> 1:
-                raise FrameError("replayed", f"number {sequence} again: {self._expected} was expected")
-            raise FrameError("malformed", f"number {sequence} after a gap: {self._expected} was expected")
+                raise ReplayedFrameError(self._expected, sequence)
+            raise MalformedFrameError(f"number {sequence} after a gap: {self._expected} was expected")
         _check_size("number of buffers", count, self._limits.max_buffers)
         _check_size("body", length, self._max_body)
 
