@@ -134,6 +134,8 @@ class RayEngine(EngineBase):
                         if stream.failure is None:
                             return RayEntry(next(stream.source), stream.name, stream.actor)
                     except StopIteration:
+                        if stream.cancelled:  # Ray (2.60) ends it without a failure, now and then
+                            raise stream.cut_off from None
                         stream.over = True
                         return END
         raise decode_failure(stream.failure)
@@ -207,7 +209,11 @@ class RayEngine(EngineBase):
         """Let a generator end that nobody reads. Ray counts references itself."""
         if isinstance(entry, RayStream) and not entry.over and not self._closed and ray.is_initialized():
             with contextlib.suppress(Exception):  # a finalizer: Ray may be ending
-                self._interrupt(entry)
+                if entry.call is not None:
+                    entry.call.end()
+                else:
+                    # Not waited for: the collector may run this where Ray holds a lock that its thread wants.
+                    _cancel([entry])
 
     @contextlib.contextmanager
     def _reading(self, entry: RayEntry) -> Iterator[None]:
@@ -302,15 +308,9 @@ class RayEngine(EngineBase):
             entry.ended = TaskCancelledError(entry.name)
             entry.call.end()
         elif entry.is_task:
-            _cancel([entry.ref], force=force)
+            _cancel([entry], force=force).wait(ASKING_SECONDS)
             if not force:
-                threading.Thread(target=_insist, args=(entry.ref,), daemon=True).start()
-
-    def _interrupt(self, entry: RayEntry) -> None:
-        if entry.call is not None:
-            entry.call.end()
-        else:
-            _cancel([entry.ref])
+                threading.Thread(target=_insist, args=(entry,), daemon=True).start()
 
     # --- actors --------------------------------------------------------------------------------------------
 
@@ -411,6 +411,8 @@ class RayEngine(EngineBase):
         if not self._driver or self._closed:
             return
         self._closed = True
+        if ray.is_initialized():
+            _cancel([]).wait(ASKING_SECONDS)  # until Ray was asked for what finalizers wanted
         if self._stop is not None:
             self._stop()
         elif ray.is_initialized():
@@ -421,13 +423,13 @@ class RayEngine(EngineBase):
             with contextlib.suppress(ray_errors.RayError, ValueError):  # it has ended
                 ray.kill(actor)
         self._named.clear()
-        running = [entry.ref for entry in list(self._tasks) if not is_there(entry.ref)]
+        running = [entry for entry in list(self._tasks) if not is_there(entry.ref)]
         if running:
-            _cancel(running, recursive=True)
-            _, stubborn = ray.wait(
-                running, num_returns=len(running), timeout=LEAVE_SECONDS, fetch_local=False
-            )
-            _cancel(stubborn, force=True, recursive=True)
+            _cancel(running, recursive=True).wait(ASKING_SECONDS)
+            refs = [entry.ref for entry in running]
+            ray.wait(refs, num_returns=len(refs), timeout=LEAVE_SECONDS, fetch_local=False)
+            stubborn = [entry for entry in running if not is_there(entry.ref)]
+            _cancel(stubborn, force=True, recursive=True).wait(ASKING_SECONDS)
         if self.session.cpus:
             remove_placement_group(get_placement_group(self.token))
 
@@ -505,19 +507,23 @@ def _group_of(token: str) -> PlacementGroupSchedulingStrategy:
     return PlacementGroupSchedulingStrategy(get_placement_group(token))
 
 
-def _insist(ref: Any) -> None:
+def _insist(entry: RayEntry) -> None:
     with contextlib.suppress(Exception):  # Ray has ended, and with it the task
-        if not is_there(ref, GRACE_SECONDS):
-            _cancel([ref], force=True)
+        if not is_there(entry.ref, GRACE_SECONDS):
+            _cancel([entry], force=True).wait(ASKING_SECONDS)
 
 
-def _cancel(refs: Sequence[Any], *, force: bool = False, recursive: bool = False) -> None:
+def _cancel(entries: Sequence[RayEntry], *, force: bool = False, recursive: bool = False) -> threading.Event:
     """Ask Ray to cancel tasks, in the thread in which Ray hears that tasks have ended.
 
     In any other thread, Ray (2.60) ends this process where one of them ends at that moment: its check in
-    task_manager.cc fails, "Tried to complete task that was not pending".
+    task_manager.cc fails, "Tried to complete task that was not pending". Returns what is set once Ray was
+    asked, which must be before Ray ends.
     """
     ready, asked = ray.put(None), threading.Event()
+    refs = [entry.ref for entry in entries]
+    for entry in entries:
+        entry.cancelled = True
 
     def cancel(_value: object, _kept: object = ready) -> None:
         for ref in refs:
@@ -525,7 +531,7 @@ def _cancel(refs: Sequence[Any], *, force: bool = False, recursive: bool = False
         asked.set()
 
     ready._on_completed(cancel)  # what Ray calls because a value is there, it calls in that thread
-    asked.wait(ASKING_SECONDS)  # so that nothing is still to be called when Ray ends
+    return asked
 
 
 @contextlib.contextmanager

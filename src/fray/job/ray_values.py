@@ -42,6 +42,8 @@ class RayEntry:
         self.actor = actor
         """The name of the actor whose call makes it."""
         self.is_task = False
+        self.cancelled = False
+        """Whether this process has asked Ray to cancel the task."""
         self.call: ActorCall | None = None
         self.ended: FrayError | None = None
         """What ended it for this process alone: a call of an actor, which itself may go on."""
