@@ -28,7 +28,6 @@ JOBSETS = f"/apis/{JOBSET_API_VERSION}/namespaces/{{namespace}}/jobsets"
 CHILD = build_shell("child", "true", suspend=True)
 POD = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main", "image": "x"}]}}
 ROLE = {"metadata": {"name": "more"}, "rules": []}
-SCALE = {"spec": {"replicas": 0}}
 
 ALLOWED = (
     # It starts, changes, reads and ends jobs, ...

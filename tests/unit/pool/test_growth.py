@@ -119,10 +119,12 @@ class Job:
 
     def __init__(self, replicas: int, *, fails: int = 0) -> None:
         self.replicas = replicas
+        self.was_read = False
         self.fails = fails
         self.written: list[int] = []
 
     def read(self) -> int:
+        self.was_read = True
         return self.replicas
 
     def write(self, replicas: int) -> None:
@@ -185,3 +187,25 @@ def test_idle_workers_go_once_the_scale_is_lower_and_those_at_work_stay(
     asked = run_scaling(script, job, monkeypatch, lambda asked: len(asked) == 2)
     assert [event.host for event in asked] == [3, 2]
     assert job.written == [1]
+
+
+@pytest.mark.parametrize("theirs", [3, 0])
+def test_a_scale_that_somebody_else_has_written_is_overwritten_before_workers_go(
+    theirs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Released before that, workers would be replaced again and again; and lacking ones would never come."""
+    script = Script(1)
+    job = Job(1)
+
+    def until(asked: list[HostLeaving]) -> bool:
+        if job.was_read and job.replicas == 1 and not job.written:
+            job.replicas = theirs
+            for host in (2, 3) if theirs else ():
+                script.tell(DRIVER, HostJoined(host, f"host-{host}", (), 1, 1000))
+            if not theirs:
+                script.tell(DRIVER, HostLeaving(1, "its user has asked for none"))
+        assert not asked or job.replicas == 1
+        return bool(job.written) and len(asked) == (2 if theirs else 0)
+
+    run_scaling(script, job, monkeypatch, until)
+    assert job.replicas == 1

@@ -47,7 +47,7 @@ class ScaleWriter(Protocol):
         """Return the number."""
 
     def write(self, replicas: int) -> None:
-        """Change it."""
+        """Change it, where it is another."""
 
 
 @dataclass(frozen=True)
@@ -167,6 +167,8 @@ class Scaling:
         self._demand = Demand()
         self._asked: int | None = None
         """What the job's scale is; None: that isn't known."""
+        self._checked = 0
+        """How many workers more than asked for there were when that was last so."""
         self._writing: asyncio.Task[None] | None = None
         self._blocked_until = 0.0
 
@@ -179,11 +181,17 @@ class Scaling:
             return
         now = time.monotonic()
         target = self._derive_target(now)
-        if self._writing is None and now >= self._blocked_until and target != self._asked:
-            self._writing = self._loop.create_task(self._write(target))
-            self._writing.add_done_callback(self._written)
-        elif target == self._asked:
-            self._release(target)
+        count = self._workload.count_workers()
+        surplus = count - target
+        if surplus == 0:
+            self._checked = 0
+        # Where others have changed the scale, workers that go would be replaced again and again.
+        if target != self._asked or surplus != self._checked:
+            if self._writing is None and now >= self._blocked_until:
+                self._writing = self._loop.create_task(self._write(target, count))
+                self._writing.add_done_callback(self._written)
+        elif surplus > 0:
+            self._workload.release(surplus)
         self._loop.call_later(LOOK_SECONDS, self._look)
 
     def _derive_target(self, now: float) -> int:
@@ -194,16 +202,19 @@ class Scaling:
         )
         return target
 
-    async def _write(self, target: int) -> None:
+    async def _write(self, target: int, count: int) -> None:
+        as_asked = False
         if self._asked is None:
             # What a user began with is as demand of this moment: it isn't taken back at once.
             self._asked = await asyncio.to_thread(self._scale.read)
             now = time.monotonic()
             self._demand = Demand().note(self._asked, now=now)
             target = self._derive_target(now)
-        if target != self._asked:
+            as_asked = target == self._asked
+        if not as_asked:
             await asyncio.to_thread(self._scale.write, target)
             self._asked = target
+        self._checked = count - target
 
     def _written(self, writing: asyncio.Task[None]) -> None:
         self._writing = None
@@ -216,9 +227,3 @@ class Scaling:
             self._asked = None
         elif error is not None:
             raise error
-
-    def _release(self, target: int) -> None:
-        """Ask idle workers to go that are above the number which was asked for."""
-        surplus = self._workload.count_workers() - target
-        if surplus > 0:
-            self._workload.release(surplus)
