@@ -59,9 +59,9 @@ class FrayJobs:
     def _collection_of(self, kind: CustomKind[Any]) -> str:
         return f"/apis/{kind.group}/{kind.version}/namespaces/{self.namespace}/{kind.plural}"
 
-    def path(self, name: str, subresource: str = "") -> str:
-        """Path of one job or of a subresource of it."""
-        return "/".join(part for part in (self.collection, name, subresource) if part)
+    def path(self, name: str, subresource: str = "", kind: CustomKind[Any] = FRAYJOB) -> str:
+        """Path of one job, or of another object, or of a subresource of it."""
+        return "/".join(part for part in (self._collection_of(kind), name, subresource) if part)
 
     def create(self, manifest: dict[str, Any], kind: CustomKind[Any] = FRAYJOB) -> Response:
         """Create a job, or another object; unknown fields are refused."""
@@ -74,9 +74,9 @@ class FrayJobs:
         stored: dict[str, Any] = response.body
         return stored
 
-    def replace(self, job: dict[str, Any]) -> Response:
-        """PUT a changed job."""
-        return self.api.put(self.path(job["metadata"]["name"]), job)
+    def replace(self, job: dict[str, Any], kind: CustomKind[Any] = FRAYJOB) -> Response:
+        """PUT a changed job, or another object."""
+        return self.api.put(self.path(job["metadata"]["name"], kind=kind), job)
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,10 @@ from urllib.request import Request, urlopen
 
 from e2e.cluster.api import Api
 from e2e.cluster.controlplane import ControlPlane
+from fray.wire.frayactor import FRAYACTOR
 from tests.integration.controller.hands import eventually
 from tests.integration.frayjobs import CRD_COLLECTION, FrayJobs
-from tests.manifests.corpus import good_manifests
+from tests.manifests.corpus import good_actors, good_manifests
 
 CRD = f"{CRD_COLLECTION}/frayjobs.fray.dev"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
@@ -30,15 +31,16 @@ def test_the_crd_stays_small_enough_for_client_side_apply(api: Api) -> None:
     assert len(json.dumps(api.get(CRD).body["spec"])) < 100_000
 
 
-def test_frayjobs_are_found_by_short_name_and_category(api: Api) -> None:
+def test_both_kinds_are_found_by_short_name_and_category(api: Api) -> None:
     resources = {r["name"]: r for r in api.get("/apis/fray.dev/v1alpha1").body["resources"]}
     for plural in ("frayjobs", "frayactors"):
         assert {plural, f"{plural}/status", f"{plural}/scale"} <= set(resources)
-    assert (resources["frayjobs"]["shortNames"], resources["frayjobs"]["categories"]) == (
-        ["fj"],
-        ["all", "fray"],
-    )
-    assert resources["frayjobs/scale"]["kind"] == "Scale"
+    for plural, short in (("frayjobs", "fj"), ("frayactors", "fa")):
+        assert (resources[plural]["shortNames"], resources[plural]["categories"]) == (
+            [short],
+            ["all", "fray"],
+        )
+        assert resources[f"{plural}/scale"]["kind"] == "Scale"
 
 
 def get_table(control_plane: ControlPlane, path: str) -> dict[str, Any]:
@@ -65,6 +67,30 @@ def test_kubectl_get_shows_phase_hosts_attempt_and_reason(
     assert wide == ["Workers", "Workers-Ready"]
     assert list(shown) == ["Name", "Phase", "Ready", "Attempt", "Reason", *wide, "Age"]
     assert list(shown.values())[:7] == ["minimal", "Running", "3/4", 2, "AllHostsRunning", 5, 1]
+
+
+def test_kubectl_get_shows_of_a_frayactor_what_is_ready_and_why_not(
+    control_plane: ControlPlane, frayjobs: FrayJobs
+) -> None:
+    group = next(case.manifest for case in good_actors() if case.name == "group")
+    name = group["metadata"]["name"]
+    stored = frayjobs.created(group, FRAYACTOR)
+    reason = {"type": "Ready", "status": "False", "reason": "MemberFailed", "message": "3 of 4"}
+    reason["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+    status = {"ready": "3/4", "restarts": 2, "replicas": 4, "conditions": [reason]}
+    assert frayjobs.api.put(frayjobs.path(name, "status", FRAYACTOR), {**stored, "status": status}).ok
+
+    table = get_table(control_plane, frayjobs.path("", kind=FRAYACTOR))
+    columns = [column["name"] for column in table["columnDefinitions"] if not column["priority"]]
+    shown = dict(zip((c["name"] for c in table["columnDefinitions"]), table["rows"][0]["cells"], strict=True))
+    assert columns == ["Name", "Actor", "Ready", "Restarts", "Reason", "Age"]
+    assert [shown[column] for column in columns[:5]] == [
+        name,
+        group["spec"]["name"],
+        "3/4",
+        2,
+        "MemberFailed",
+    ]
 
 
 def test_kubectl_explain_says_something_about_every_field(api: Api) -> None:

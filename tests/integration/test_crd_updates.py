@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from e2e.cluster.api import Api
 from fray.plan.workers import derive_wanted
+from fray.wire.frayactor import FRAYACTOR
 from fray.wire.frayjob import FrayJob
-from tests.integration.frayjobs import Cause, FrayJobs, causes_of
+from tests.integration.frayjobs import CRD_COLLECTION, Cause, FrayJobs, causes_of
 from tests.manifests.corpus import good_manifests
 
 GOOD = {case.name: case.manifest for case in good_manifests()}
@@ -94,6 +96,73 @@ def test_stopped_never_goes_back(frayjobs: FrayJobs) -> None:
     assert causes_of(frayjobs.replace(new)) == [Cause("spec.stopped", f"Forbidden: {text}")]
     removed = changed(stopped.body, {"stopped": None})
     assert causes_of(frayjobs.replace(removed)) == [Cause("spec.stopped", f"Forbidden: {text}")]
+
+
+ACTOR: dict[str, Any] = {
+    "apiVersion": "fray.dev/v1alpha1",
+    "kind": "FrayActor",
+    "metadata": {"name": "actor"},
+    "spec": {
+        "name": "train/actor",
+        "entrypoint": {"class": "app:Actor"},
+        "lifetime": "job",
+        "rootJob": "train",
+        "maxConcurrency": 4,
+        "maxRestarts": 3,
+        "maxTaskRetries": 1,
+        "idleSeconds": 60,
+        "resources": {"cpu": "1"},
+        "placement": {"preemptible": True},
+        "environment": {"image": "example.org/one:1"},
+        "serviceAccountName": "one",
+    },
+}
+ACTOR_CHANGES: dict[str, Any] = {
+    "name": "train/other",
+    "entrypoint": {"class": "app:Other"},
+    "rootJob": "other",
+    "maxConcurrency": 5,
+    "maxRestarts": 4,
+    "maxTaskRetries": 0,
+    "idleSeconds": 61,
+    "resources": {"cpu": "2"},
+    "placement": {"preemptible": False},
+    "environment": {"image": "example.org/one:2"},
+    "serviceAccountName": "other",
+}
+MUTABLE_ACTOR: dict[str, Any] = {
+    "replicas": 3,
+    "suspend": True,
+    "stopped": True,
+    "ttlSecondsAfterFinished": 60,
+}
+
+
+def test_a_frayactor_can_change_in_size_and_end_and_in_nothing_else(frayjobs: FrayJobs) -> None:
+    fields = set(served_fields(frayjobs.api))
+    # lifetime and rootJob name each other
+    assert fields == {*ACTOR_CHANGES, *MUTABLE_ACTOR, "lifetime"}
+    stored = frayjobs.created(
+        {**ACTOR, "spec": {f: v for f, v in ACTOR["spec"].items() if f in fields}}, FRAYACTOR
+    )
+    for field, value in ACTOR_CHANGES.items():
+        refused = frayjobs.replace(changed(stored, {field: value}), FRAYACTOR)
+        assert causes_of(refused) == [Cause(f"spec.{field}", IMMUTABLE)], field
+    # these two name each other
+    detached = frayjobs.replace(changed(stored, {"lifetime": "detached", "rootJob": None}), FRAYACTOR)
+    assert set(causes_of(detached)) == {Cause(f"spec.{each}", IMMUTABLE) for each in ("lifetime", "rootJob")}
+    taken = frayjobs.replace(changed(stored, MUTABLE_ACTOR), FRAYACTOR)
+    assert taken.status == 200, taken.body
+    back = frayjobs.replace(changed(taken.body, {"stopped": False}), FRAYACTOR)
+    text = "must stay true: what was stopped doesn't run again"
+    assert causes_of(back) == [Cause("spec.stopped", f"Forbidden: {text}")]
+
+
+def served_fields(api: Api) -> dict[str, Any]:
+    """The fields of a FrayActor's spec, by the API server."""
+    [version] = api.get(f"{CRD_COLLECTION}/frayactors.fray.dev").body["spec"]["versions"]
+    fields: dict[str, Any] = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    return fields
 
 
 OVERLAY_CHANGES: dict[str, dict[str, Any]] = {

@@ -214,6 +214,12 @@ FRAYACTOR: Final = CustomKind(
             "description": "Members that take calls, of all.",
         },
         {"name": "Restarts", "type": "integer", "jsonPath": ".status.restarts"},
+        {
+            "name": "Reason",
+            "type": "string",
+            "jsonPath": '.status.conditions[?(@.type=="Ready")].reason',
+            "description": "Why it is ready or not.",
+        },
         {"name": "Lifetime", "type": "string", "jsonPath": ".spec.lifetime", "priority": 1},
         {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
     ],
