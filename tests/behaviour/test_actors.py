@@ -175,6 +175,31 @@ def test_an_exception_leaves_the_actor_and_its_state(ctx: JobContext) -> None:
     assert ctx.get(counter.add()) == 1001
 
 
+def test_who_reads_a_generator_method_may_call_its_actor_meanwhile(ctx: JobContext) -> None:
+    """Also where the actor runs one call at a time, and would wait for its reader."""
+    actor = ctx.create_actor(Pages)
+    read = []
+    for page in actor.pages(50):
+        read.append(ctx.get(page)[:1])
+        if len(read) == 1:
+            noted = actor.note("first")
+    assert read == [bytes([number]) for number in range(50)]
+    assert ctx.get(noted) == ["first"]
+
+
+class Pages:
+    def __init__(self) -> None:
+        self.noted: list[str] = []
+
+    def pages(self, count: int) -> Iterator[bytes]:
+        for number in range(count):
+            yield bytes([number]) * 2000
+
+    def note(self, text: str) -> list[str]:
+        self.noted.append(text)
+        return self.noted
+
+
 def test_async_and_generator_methods(ctx: JobContext) -> None:
     counter = ctx.create_actor(Counter, 100)
     assert ctx.get([counter.add_later(n) for n in (1, 2, 3)]) == [101, 103, 106]

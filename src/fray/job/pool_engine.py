@@ -45,9 +45,6 @@ __all__ = ["ASYNC_CALLS", "PoolEngine", "PoolSession"]
 
 ASYNC_CALLS = 1_000
 """Calls that an actor with async methods takes at once, unless it says otherwise."""
-METHOD_ITEMS = 2**62
-"""How far a generator method is ahead of its reader: its actor is busy until it ends, so that a bound could
-block the very call that its reader waits for."""
 
 
 @dataclass(frozen=True)
@@ -316,7 +313,6 @@ class PoolEngine(NumberedEngine):
             shape=(),
             timeout=call.options.timeout or 0.0,
             streaming=streaming,
-            buffered=METHOD_ITEMS,
             actor=actor.entry.id,
             method=call.method,
             max_task_retries=call.options.max_task_retries,

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from fray.errors import ActorDiedError, TaskCancelledError
-from fray.runtime.pool.messages.commands import CancelTask, EndActor, RunTask
-from fray.runtime.pool.messages.events import ActorEnded, ActorReady, ItemsProduced, TaskDone
+from fray.runtime.pool.messages.commands import CancelTask, EndActor, ResumeGenerator, RunTask
+from fray.runtime.pool.messages.events import ActorEnded, ActorReady, ItemsProduced, TaskBlocked, TaskDone
 from tests.pool.worker.gates import Gate, arrive
 from tests.pool.worker.scripted_head import Pool
 
@@ -40,6 +40,12 @@ class Log:
 
     def count(self, end: int) -> Iterator[int]:
         yield from range(end)
+
+    def count_large(self, end: int) -> Iterator[bytes]:
+        """As `count`, with items of which only few are made ahead."""
+        for number in range(end):
+            self.lines.append(str(number))
+            yield bytes(2000)
 
     def fail(self) -> None:
         raise KeyError("failed")
@@ -145,6 +151,56 @@ def test_generator_methods_stream(pool: Pool) -> None:
         taken += pool.head.take(ItemsProduced, task=command.spec.id).items
     assert [pool.value(*item) for item in taken] == [0, 1, 2]
     assert pool.value_of(command) == 3
+
+
+def begin_generator(pool: Pool, worker: int, actor: int) -> RunTask:
+    """Start a generator of five items that may be two ahead of its reader, and let it wait for that."""
+    command = pool.method(worker, actor, "count_large", 5, streaming=True, buffered=2)
+    pool.tell(worker, command)
+    assert pool.head.take(TaskBlocked).id == command.spec.id
+    return command
+
+
+def test_a_generator_method_waits_for_its_reader(pool: Pool) -> None:
+    worker = pool.start_worker()
+    actor = start(pool, worker, Log, max_concurrency=2)
+    command = begin_generator(pool, worker, actor)
+    assert pool.value_of(call(pool, worker, actor, "add", "x")) == ["", "0", "1", "x"]
+    pool.tell(worker, ResumeGenerator(worker, command.spec.id, 1))
+    assert pool.head.take(TaskBlocked).id == command.spec.id
+    assert pool.value_of(call(pool, worker, actor, "add", "y"))[-3:] == ["x", "2", "y"]
+    pool.tell(worker, ResumeGenerator(worker, command.spec.id, 5))
+    assert pool.value_of(command) == 5
+
+
+def test_a_generator_method_runs_to_its_end_once_a_call_waits_for_its_place(pool: Pool) -> None:
+    """Its reader may be who made that call."""
+    worker = pool.start_worker()
+    actor = start(pool, worker, Log)
+    command = begin_generator(pool, worker, actor)
+    assert pool.value_of(call(pool, worker, actor, "add", "x"))[-2:] == ["4", "x"]
+    assert pool.value_of(command) == 5
+
+
+def test_a_generator_method_before_which_a_call_waits_is_not_bounded(pool: Pool) -> None:
+    worker = pool.start_worker()
+    actor = start(pool, worker, Log)
+    gate = Gate(pool.folder)
+    held = call(pool, worker, actor, "pass_gate", gate.path)
+    command = pool.method(worker, actor, "count_large", 5, streaming=True, buffered=2)
+    pool.tell(worker, command, last := pool.method(worker, actor, "add", "x"))
+    gate.open()
+    assert pool.value_of(held) == "gate"
+    assert pool.value_of(last)[-2:] == ["4", "x"]
+
+
+def test_an_actor_that_is_to_end_waits_for_no_reader(pool: Pool) -> None:
+    worker = pool.start_worker()
+    actor = start(pool, worker, Log)
+    command = begin_generator(pool, worker, actor)
+    pool.tell(worker, EndActor(worker, actor, 1, drain=True))
+    assert pool.head.take(ActorEnded) == ActorEnded(actor, 1)
+    assert pool.value_of(command) == 5
 
 
 def test_a_constructor_that_raises_is_the_actors_end(pool: Pool) -> None:

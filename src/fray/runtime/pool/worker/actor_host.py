@@ -75,6 +75,8 @@ class _Actor:
         """What code of its constructor has said that it fails with."""
         self.waiting: deque[Call] = deque()
         self.running: dict[ObjectId, Call] = {}
+        self.bounded: set[ObjectId] = set()
+        """Generators among these that wait for their readers when they are far ahead."""
         self.loop = CoroutineLoop()
         self.life = life
         self._async: dict[str, bool] = {}
@@ -112,7 +114,8 @@ class ActorHost:
     """The actors of one worker.
 
     Parameters: `execution` of calls; `threads` to run them on; `on_wait` is called when a call waits; `tell`
-    sends messages; `on_idle` is called when a call or an actor has ended.
+    sends messages; `on_idle` is called when a call or an actor has ended; `unbound` lets a generator go ahead
+    of its reader by any number.
     """
 
     def __init__(
@@ -123,12 +126,14 @@ class ActorHost:
         on_wait: OnWait,
         tell: TellEnd,
         on_idle: Callable[[], None],
+        unbound: Callable[[ObjectId], None],
     ) -> None:
         self._execution = execution
         self._threads = threads
         self._on_wait = on_wait
         self._tell = tell
         self._on_idle = on_idle
+        self._unbound = unbound
         self._lock = threading.Lock()
         self._actors: dict[ActorId, _Actor] = {}
         self._callees: dict[ObjectId, _Actor] = {}
@@ -233,6 +238,7 @@ class ActorHost:
             return
         with actor.lock:
             actor.draining = True
+            self._unbound_generators(actor)
             dropped = [] if command.drain else list(actor.waiting)
             under_way = [] if command.drain else list(actor.running.values())
             if not command.drain:
@@ -261,6 +267,7 @@ class ActorHost:
         with actor.lock:
             actor.leaving = actor.draining = True
             actor.why = actor.why or why
+            self._unbound_generators(actor)
         self._check_end(actor)
 
     def _answer(self, actor: _Actor, call: TaskSpec) -> None:
@@ -335,6 +342,8 @@ class ActorHost:
             call = actor.waiting.popleft()
             spec = call.command.spec
             actor.running[spec.id] = call
+            if spec.streaming:
+                actor.bounded.add(spec.id)
             try:
                 if not spec.streaming and (actor.spec.on_loop or actor.is_async(spec.method)):
                     self._start_async(actor, call)
@@ -345,6 +354,16 @@ class ActorHost:
                 with self._lock:
                     self._callees.pop(spec.id, None)
                 self._tell(TaskDone(spec.id, no_thread(spec.name, error)))
+        if actor.waiting or actor.draining:
+            self._unbound_generators(actor)
+
+    def _unbound_generators(self, actor: _Actor) -> None:
+        """Let generators run to their ends while calls wait for their place. The actor's lock is held.
+
+        The call that waits may be the one whose result the generator's reader waits for.
+        """
+        while actor.bounded:
+            self._unbound(actor.bounded.pop())
 
     def _run(self, actor: _Actor, call: Call) -> None:
         self._finish(actor, call, self._execution.run(call))
@@ -362,6 +381,7 @@ class ActorHost:
     def _finish(self, actor: _Actor, call: Call, done: TaskDone) -> None:
         with actor.lock:
             # An actor that has failed had told so: a word about the call would be one about its next try.
+            actor.bounded.discard(done.id)
             if actor.running.pop(done.id, None) is not None:
                 actor.used = actor.used if call.command.spec.method == PROBE else time.monotonic()
                 self._tell(done, soon=bool(actor.waiting))

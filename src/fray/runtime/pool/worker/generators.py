@@ -24,6 +24,8 @@ SMALL_BYTES = 256 * 1024
 RESUME_SHARE = 2
 """A generator that waits goes on when one of so many parts of its window is left: each wait costs much."""
 
+ANY_NUMBER = 2**62
+
 Waiting = Callable[[Callable[[], None]], AbstractContextManager[object]]
 """Entered while a generator waits, with what wakes it when its task is asked to end."""
 
@@ -60,6 +62,12 @@ class Window:
         """Let the generator go on for good: it was asked to end, and does so once it's awake."""
         with self._changed:
             self._open = True
+            self._changed.notify_all()
+
+    def unbound(self) -> None:
+        """Let the generator go ahead by any number: others wait for its end."""
+        with self._changed:
+            self._buffered = ANY_NUMBER
             self._changed.notify_all()
 
     def note(self, size: int) -> None:

@@ -113,6 +113,7 @@ class Worker(ABC):
             on_wait=_Calls(self._outbox.send),
             tell=self.tell_end,
             on_idle=self.on_idle,
+            unbound=self._unbound,
         )
         self._handlers: dict[type, Callable[[Any], None]] = {
             RunTask: self._run_task,
@@ -271,6 +272,11 @@ class Worker(ABC):
         window = self._windows.get(command.task)
         if window is not None:
             window.consume(command.taken)
+
+    def _unbound(self, task: ObjectId) -> None:
+        window = self._windows.get(task)
+        if window is not None:
+            window.unbound()
 
     def _forget(self, command: ForgetFunctions) -> None:
         self._functions.forget(command.functions)
