@@ -12,7 +12,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from fray.errors import (
     ActorDiedError,
@@ -31,9 +31,15 @@ from fray.job.progress import FutureState
 from fray.job.refs import ObjectRef
 from fray.runtime.actors.identity import Member
 from fray.runtime.actors.joining import Reach
+from fray.runtime.pool.client.backpressure import MAX_BYTES
 from fray.runtime.pool.messages.specs import Failed
+from fray.runtime.pool.objects.values import INLINE_LIMIT
 
 __all__ = ["RetriedCalls", "calls_of"]
+
+MAX_WAITING: Final = MAX_BYTES // INLINE_LIMIT
+"""Calls that wait for a member that is away, beyond which threads that make more wait: arguments that travel
+with messages are no more than a member that is there lets wait. It may be away for minutes."""
 
 
 class RetriedCall(Cell):
@@ -75,27 +81,30 @@ class RetriedCalls(WaitableEngine):
         self._reach = reach
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
+        self._room = threading.Condition(self._lock)
         self._engine: MemberEngine | None = None
         self._over = ""
         """The incarnation whose end was met last: no call goes there any more."""
         self._lost: list[RetriedCall] = []
-        self._repeating = False
-        """Whether a thread makes lost calls again: until it has, new ones wait behind them."""
+        self._repeating: threading.Thread | None = None
+        """The thread that makes lost calls again: until it has, new ones wait behind them."""
 
     def submit(self, request: MethodCall, retries: int) -> ObjectRef[Any]:
         """Make a call; return its ref.
 
         Waits for the refs of other contexts among the arguments, and until the member is ready, unless
-        earlier calls are being made again.
+        earlier calls are being made again: then it waits only while too many wait with them.
 
-        Raises `ActorDiedError` and `ActorUnavailableError`, and what those refs raise.
+        Raises `ActorDiedError`, `ActorUnavailableError` and `TaskTimeoutError`, and what those refs raise.
         """
         engine = self._engine
         # Here, not in the thread that makes lost calls again: it would wait for one that only it can make.
         given, name = with_values(request, engine), f"{self._member.label}.{request.method}"
         call = RetriedCall(next(self._numbers), name, given, retries)
         with self._lock:
-            waits = self._repeating
+            if not self._room.wait_for(self._has_room, time_left(call.deadline)):
+                raise call.build_timeout()
+            waits = self._repeating is not None
             if waits:
                 self._await_repeat(call)
         if not waits:
@@ -134,7 +143,7 @@ class RetriedCalls(WaitableEngine):
         """Take note that a try has ended: it is the last one, or is made again by another thread."""
         outcome = entry.outcome
         kind = outcome.kind if type(outcome) is Failed else ""
-        starts = False
+        starts: threading.Thread | None = None
         with self._lock:
             if kind == ActorDiedError.__name__ and engine is self._engine:
                 self._over = engine.member.incarnation
@@ -142,13 +151,19 @@ class RetriedCalls(WaitableEngine):
             again = lost and call.left != 0
             if again:
                 call.left -= call.left > 0
-                starts, self._repeating = not self._repeating, True
+                if self._repeating is None:
+                    name = f"fray-retries {self._member.label}"
+                    starts = threading.Thread(target=self._repeat, name=name, daemon=True)
+                    self._repeating = starts
                 self._await_repeat(call)
-        if starts:
-            name = f"fray-retries {self._member.label}"
-            threading.Thread(target=self._repeat, name=name, daemon=True).start()
+        if starts is not None:
+            starts.start()
         elif not again:
             call.succeed(ref)
+
+    def _has_room(self) -> bool:
+        """Return whether a further call may wait; in the thread that makes room always, for finalizers."""
+        return len(self._lost) < MAX_WAITING or self._repeating in (None, threading.current_thread())
 
     def _await_repeat(self, call: RetriedCall) -> None:
         """Let a call wait for the thread that makes lost ones again. The lock is held."""
@@ -163,7 +178,7 @@ class RetriedCalls(WaitableEngine):
         while True:
             with self._lock:
                 if not self._lost:
-                    self._repeating = False
+                    self._repeating = None
                     return
             failure: FrayError | None = None
             try:
@@ -172,6 +187,7 @@ class RetriedCalls(WaitableEngine):
                 failure = error
             with self._lock:
                 calls, self._lost = sorted(self._lost, key=lambda call: call.number), []
+                self._room.notify_all()
             for call in calls:
                 if failure is not None:
                     call.fail(failure)

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from fray.errors import ActorDiedError, TaskCancelledError
+from fray.errors import ActorDiedError, TaskCancelledError, TaskTimeoutError
 from fray.job import retried_calls
 from fray.job.calls import MethodCall
+from fray.job.options import CallOptions
 from fray.job.retried_calls import RetriedCalls
 from fray.runtime.actors.identity import Member
 from fray.runtime.pool.messages.specs import Failed
@@ -159,3 +160,28 @@ def test_a_call_that_needs_the_result_of_one_that_is_being_made_again_does_not_h
     caller.join(PATIENCE)
     assert needing[0].result(PATIENCE) == 6
     assert third.calls == [("needed", ()), ("needing", (5,))]
+
+
+def test_so_many_calls_wait_for_a_member_that_is_away_and_further_ones_wait_for_room(
+    world: World, calls: RetriedCalls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retried_calls, "MAX_WAITING", 2)
+    calls.submit(*request("lost"))
+    world.met[0].end(0, LOST)
+    calls.submit(*request("second"))
+    hasty = MethodCall("hasty", (), options=CallOptions(timeout=0.01))
+    with pytest.raises(TaskTimeoutError, match=r"counter\.hasty"):
+        calls.submit(hasty, 1)
+    begins, wait_for = threading.Event(), calls._room.wait_for
+    # The lock is held from here until the thread waits.
+    monkeypatch.setattr(calls._room, "wait_for", lambda *given: begins.set() or wait_for(*given))
+    made: list[Any] = []
+    caller = threading.Thread(target=lambda: made.append(calls.submit(*request("third"))), daemon=True)
+    caller.start()
+    assert begins.wait(PATIENCE)
+    later = world.meet(2)
+    for number, value in enumerate("abc"):
+        later.end(number, value)
+    caller.join(PATIENCE)
+    assert made[0].result(PATIENCE) == "c"
+    assert [method for method, _ in later.calls] == ["lost", "second", "third"]
