@@ -174,13 +174,17 @@ class Cluster:
         ]
 
     def start_program(
-        self, code: str, variables: Mapping[str, str], **options: Any
+        self, code: str, variables: Mapping[str, str], *, packages: str = "", **options: Any
     ) -> subprocess.Popen[bytes]:
-        """Start a program as in a pod: it has the API server, and of Fray's variables only these."""
+        """Start a program as in a pod: it has the API server, and of Fray's variables only these.
+
+        With a folder of `packages` it has no others than those and the standard library.
+        """
         kept = {name: value for name, value in os.environ.items() if not name.startswith("FRAY_")}
         known = access_of_pod(self.api)
         access = {"TEST_API": known.url, "TEST_TOKEN": str(known.token_file)}
-        command = [sys.executable, "-c", _IN_POD + code]
+        bare, first = (["-I", "-S"], f"import sys\nsys.path.append({packages!r})\n") if packages else ([], "")
+        command = [sys.executable, *bare, "-c", first + _IN_POD + code]
         return subprocess.Popen(command, cwd=ROOT, env={**kept, **access, **variables}, **options)
 
     def close(self) -> None:

@@ -13,6 +13,8 @@ import pytest
 from fray.errors import ActorNotFoundError, RemoteTracebackError, TaskTimeoutError
 from fray.job import JobContext, MemberState
 from fray.job.actors import ActorHandle
+from fray.runtime.pool import joined_pool
+from fray.runtime.pool.client.backpressure import SubmitLimit
 from fray.runtime.pool.transport.keys import TransportKey
 from tests.actors import programs
 from tests.actors.cluster import Cluster
@@ -57,6 +59,22 @@ def test_an_actor_answers_in_order_with_values_errors_items_and_large_arguments(
     with pytest.raises(TaskTimeoutError):
         context.get(counter.sleep.options(timeout=0.1).remote(1.0), timeout=PATIENCE)
     assert context.get(counter.add.remote(1), timeout=PATIENCE) == 44, "the actor lives on"
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_who_calls_faster_than_the_actor_answers_waits(
+    counter: Counter, context: JobContext, monkeypatch: pytest.MonkeyPatch, retries: int
+) -> None:
+    limit = SubmitLimit(max_tasks=4)
+    monkeypatch.setattr(joined_pool, "SubmitLimit", lambda: limit)
+    waits: list[None] = []
+    wait_for_room = limit.wait_for_room
+    monkeypatch.setattr(limit, "wait_for_room", lambda: (waits.append(None), wait_for_room()))
+    note = counter.note.options(max_task_retries=retries)
+    for number in range(200):
+        note.remote(number)
+    assert waits
+    assert context.get(counter.noted.remote(), timeout=PATIENCE) == list(range(200))
 
 
 def test_a_handle_that_was_looked_up_or_pickled_calls_the_same_actor(

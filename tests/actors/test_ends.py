@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,12 @@ import pytest
 from fray.errors import ActorDiedError, ActorUnavailableError, TaskError
 from fray.job import JobContext
 from fray.kube.errors import ServerError
+from fray.kube.resources import CONFIG_MAPS
+from fray.runtime.actors import joining
 from fray.runtime.pool.host.processes import children
 from tests.actors import programs
 from tests.actors.cluster import Cluster, await_no_connection
+from tests.pool.clients.pods import running_pods
 from tests.pool.driver.processes import descendants
 from tests.pool.hosts.pools import PATIENCE, wait_until
 
@@ -107,6 +111,42 @@ def test_a_pod_that_vanishes_is_told_and_its_successor_is_another_incarnation(
     with pytest.raises(ActorDiedError, match="started anew"):
         counter.add.remote()
     assert context.get(context.get_actor("counter").add.remote(), timeout=PATIENCE) == 1
+
+
+@pytest.mark.parametrize("listener", ["another actor", "a later pod", "a job's pool"])
+def test_no_call_reaches_who_else_has_the_address_by_now(
+    cluster: Cluster, context: JobContext, monkeypatch: pytest.MonkeyPatch, listener: str
+) -> None:
+    counter = context.create_actor(programs.Counter, name="counter")
+    pod = cluster.start_pod("counter")
+    assert context.get(counter.add.remote(), timeout=PATIENCE) == 1
+    looked_up = context.get_actor("counter")
+    record = cluster.api.find(CONFIG_MAPS, f"{cluster.actor('counter')['metadata']['name']}-0")
+    assert record is not None
+    pod.kill()
+    await_no_connection()
+    with ExitStack() as stack:
+        if listener == "a job's pool":
+            stack.enter_context(running_pods(cluster.key, pod.port))
+        else:
+            label = "counter" if listener == "a later pod" else "other"
+            context.create_actor(programs.Counter, name=label, get_if_exists=True)
+            cluster.start_pod(label, TEST_PORT=str(pod.port)).await_ready()
+        known = cluster.api.find(CONFIG_MAPS, record["metadata"]["name"])
+        assert known is not None
+        cluster.api.store(CONFIG_MAPS, record)  # what the first pod has told, as a stale answer has it
+        monkeypatch.setattr(joining, "REACH_SECONDS", 0.0)
+        monkeypatch.setattr(joining, "START_SECONDS", 0.0)
+        told = rf"counter.*127\.0\.0\.1:{pod.port} is the head of another pool"
+        with pytest.raises(ActorUnavailableError, match=told):
+            counter.add.remote()
+        with pytest.raises(ActorUnavailableError, match=told):
+            looked_up.add.remote()
+        with pytest.raises(ActorUnavailableError, match=told):
+            counter.add.options(max_task_retries=1).remote()
+        cluster.api.store(CONFIG_MAPS, known)
+        if listener != "a job's pool":
+            assert context.get(context.get_actor(label).add.remote(), timeout=PATIENCE) == 1
 
 
 def test_a_constructor_that_fails_is_told_to_callers_and_in_the_record(

@@ -106,6 +106,30 @@ def test_an_actor_that_is_created_from_outside_is_called_and_its_end_is_told(
     assert shared == laptop.get_actor(name)
 
 
+@pytest.mark.parametrize(
+    ("resources", "cpu", "placement"),
+    [
+        (ResourceConfig(), "1", {"preemptible": True}),
+        (ResourceConfig(cpu=0.5), "500m", {"preemptible": True}),
+        (ResourceConfig(preemptible=False), "1", {"preemptible": False}),
+        (ResourceConfig(spot=True), "1", {"preemptible": True, "spot": "Required"}),
+    ],
+)
+def test_actors_that_are_created_from_outside_run_where_their_resources_say(
+    laptop: KubernetesCluster,
+    cluster: Cluster,
+    resources: ResourceConfig,
+    cpu: str,
+    placement: dict[str, Any],
+) -> None:
+    image = create_environment(docker_image="train:1")
+    laptop.create_actor(programs.Counter, name="one", environment=image, resources=resources)
+    laptop.create_actor_group(programs.Counter, name="group", count=2, environment=image, resources=resources)
+    for label in ("one", "group"):
+        spec = cluster.actor(label)["spec"]
+        assert (spec["resources"]["cpu"], spec["placement"]) == (cpu, placement)
+
+
 def call(laptop: KubernetesCluster, method: str, arguments: str | None = None) -> str:
     """Call the actor `shell` as the command line does; return what is printed."""
     output = io.StringIO()

@@ -247,8 +247,8 @@ class NamedActors:
 
 
 def _quantity(amount: float) -> str:
-    """Return an amount as Kubernetes reads it."""
-    return str(int(amount)) if amount == int(amount) else f"{amount:.3f}"
+    """Return an amount as Kubernetes reads it, which has thousandths at the least."""
+    return str(int(amount)) if amount == int(amount) else f"{max(amount, 0.001):.3f}"
 
 
 def find_own_handle(label: str) -> NamedActorHandle[Any]:

@@ -12,6 +12,7 @@ import pytest
 
 from fray import vocabulary as words
 from fray.plan.timestamps import format_time
+from fray_operator import frayactors
 from tests.integration.controller.conftest import SettingsFor
 from tests.integration.controller.hands import NODE, Hands, Manifest, condition, eventually, now
 from tests.integration.controller.operator_thread import OperatorThread, run_operator
@@ -440,6 +441,32 @@ def test_an_actor_of_a_job_ends_with_it_and_a_detached_one_does_not(actors: Acto
     actors.await_condition("own", "Finished", "True", "RootJobEnded")
     assert condition(actors.get("shared"), "Finished")["status"] == "False"
     assert "deletionTimestamp" not in actors.api.get(f"{actors.sets}/shared").body["metadata"]
+
+
+def test_an_actor_is_suspended_and_resumed_with_its_root_job(
+    actors: Actors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frayactors, "ROOT_SECONDS", 0.1)
+    job = actors.hands.submit("train", suspend=True)
+    actors.submit("own", lifetime="job", rootJob="train", owner=job)
+    actors.submit("shared")
+    status = actors.await_condition("own", "Suspended", "True", "Suspended")
+    assert condition({"status": status}, "Ready")["reason"] == "Suspended"
+    actors.await_set("shared", replicas=1)
+    assert not actors.api.get(f"{actors.sets}/own").ok
+    actors.hands.edit("train", suspend=False)
+    members = actors.await_set("own", replicas=1)
+    actors.hands.edit("train", suspend=True)
+    suspended = actors.await_set("own", replicas=0)
+    actors.await_condition("own", "Suspended", "True", "Suspended")
+    actors.hands.edit("train", suspend=False)
+    resumed = actors.await_set("own", replicas=1)
+    actors.await_condition("own", "Suspended", "False", "InProgress")
+    assert len({each["metadata"]["uid"] for each in (members, suspended, resumed)}) == 1
+    # Its own field is the user's.
+    assert not actors.get("own")["spec"].get("suspend")
+    assert condition(actors.get("shared"), "Suspended") == {}
+    assert actors.api.get(f"{actors.sets}/shared").body["spec"]["replicas"] == 1
 
 
 def test_an_actor_whose_creator_died_before_its_payload_ends_with_a_reason(actors: Actors) -> None:

@@ -27,3 +27,15 @@ def test_all_options_stand_in_the_resource() -> None:
         "maxTaskRetries": 4,
         "idleSeconds": 2,
     }
+
+
+def test_the_hosts_and_the_account_of_the_request_stand_in_the_resource() -> None:
+    spec = {
+        "placement": {"preemptible": False, "zones": ["us-central1-a"]},
+        "resources": {"cpu": "500m", "memory": "1Gi", "gpu": {"type": "nvidia-l4", "count": 1}},
+        "serviceAccountName": "trainer",
+    }
+    job = build_frayjob("counter", entrypoint={"callable": CALLABLE}, **spec)
+    body = build_actor("counter", job, ActorOptions(), 1).to_manifest()
+    validate_object(body, FRAYACTOR)
+    assert {field: body["spec"].get(field) for field in spec} == spec

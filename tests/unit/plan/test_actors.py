@@ -19,7 +19,7 @@ from fray.plan.actor_lifecycle import (
     decide_actor,
     read_root,
 )
-from fray.plan.actor_set import build_actor_set, name_avoided
+from fray.plan.actor_set import build_actor_set, build_actor_slice, name_avoided
 from fray.plan.complaints import Complaint
 from fray.plan.settings import PlanSettings, RetryPolicy
 from fray.plan.timestamps import format_time
@@ -29,6 +29,9 @@ from fray.wire.frayactor import FrayActor, FrayActorStatus
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 POLICY = RetryPolicy(avoid_seconds=0.0)
 SHA = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+SPOT = "cloud.google.com/gke-spot"
+SPOT_TOLERATION = {"key": SPOT, "operator": "Equal", "value": "true", "effect": "NoSchedule"}
+OFF_SPOT = {"key": SPOT, "operator": "NotIn", "values": ["true"]}
 CALLABLE = {"secretName": "payload", "sha256": SHA, "python": "3.11"}
 
 
@@ -107,6 +110,77 @@ def test_a_pickled_class_is_mounted_where_the_member_looks_for_it() -> None:
     assert told["FRAY_ACTOR_PAYLOAD_SHA256"] == SHA
     assert pod_spec["containers"][0]["command"][-1] == "fray.runtime.actors.pod"
     assert "FRAY_ACTOR_CLASS" not in told
+
+
+def build_pods(found: FrayActor, *, on_several_hosts: bool = False) -> dict[str, Any]:
+    """Return the spec of an actor's pods."""
+    if on_several_hosts:
+        jobset = build_actor_slice(found, index=0, attempt=1, settings=PlanSettings())
+        (hosts,) = jobset["spec"]["replicatedJobs"]
+        spec = hosts["template"]["spec"]
+    else:
+        spec = build_actor_set(found, replicas=1, settings=PlanSettings())["spec"]
+    pods: dict[str, Any] = spec["template"]["spec"]
+    return pods
+
+
+def required_labels(pods: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the rules for nodes' labels that pods with this spec need."""
+    affinity = pods.get("affinity", {}).get("nodeAffinity", {})
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {"nodeSelectorTerms": []})
+    return [rule for term in required["nodeSelectorTerms"] for rule in term["matchExpressions"]]
+
+
+@pytest.mark.parametrize(
+    ("placement", "selected", "tolerated", "kept_off"),
+    [
+        ({}, None, True, False),
+        ({"preemptible": True}, None, True, False),
+        ({"preemptible": False}, None, False, True),
+        ({"spot": "Required"}, "true", True, False),
+    ],
+)
+@pytest.mark.parametrize("on_several_hosts", [False, True])
+def test_members_run_on_spot_nodes_as_their_placement_says(
+    placement: dict[str, Any],
+    selected: str | None,
+    *,
+    tolerated: bool,
+    kept_off: bool,
+    on_several_hosts: bool,
+) -> None:
+    resources = {"tpu": {"type": "v5p-16"}} if on_several_hosts else {}
+    found = actor(placement=placement, resources=resources)
+    pods = build_pods(found, on_several_hosts=on_several_hosts)
+    assert pods.get("nodeSelector", {}).get(SPOT) == selected
+    assert (SPOT_TOLERATION in pods.get("tolerations", [])) is tolerated
+    assert (OFF_SPOT in required_labels(pods)) is kept_off
+
+
+@pytest.mark.parametrize(
+    ("resources", "requests"),
+    [
+        ({}, {}),
+        ({"cpu": "500m"}, {"cpu": "500m"}),
+        (
+            {"cpu": "2", "memory": "4Gi", "disk": "10Gi"},
+            {"cpu": "2", "memory": "4Gi", "ephemeral-storage": "10Gi"},
+        ),
+    ],
+)
+def test_a_member_asks_for_what_its_spec_names_and_for_no_more(
+    resources: dict[str, str], requests: dict[str, str]
+) -> None:
+    container = build_pods(actor(resources=resources))["containers"][0]
+    assert container.get("resources", {}) == ({"requests": requests} if requests else {})
+
+
+def test_a_member_has_the_image_the_variables_and_the_account_of_its_spec() -> None:
+    environment = {"image": "example.org/app:1", "env": [{"name": "SEED", "value": "7"}]}
+    pods = build_pods(actor(environment=environment, serviceAccountName="trainer"))
+    assert pods["serviceAccountName"] == "trainer"
+    assert pods["containers"][0]["image"] == "example.org/app:1"
+    assert {"name": "SEED", "value": "7"} in pods["containers"][0]["env"]
 
 
 def test_its_pods_are_no_pods_of_a_job() -> None:

@@ -45,6 +45,8 @@ DETACHED: Final = "detached"
 """The scope of actors that belong to no job."""
 SLUG_LENGTH: Final = 30
 DIGEST_LENGTH: Final = 16
+START_LENGTH: Final = 52 - 1 - DIGEST_LENGTH
+"""What a FrayActor's longest name leaves to people (`fray.wire.rules`)."""
 
 
 def build_actor_name(scope: str, name: str) -> str:
@@ -56,7 +58,7 @@ def build_actor_name(scope: str, name: str) -> str:
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:SLUG_LENGTH].strip("-")
     # Some objects' names must begin with a letter.
     start = slug if slug[:1].isalpha() else f"actor-{slug}".strip("-")
-    return f"{start}-{digest}"
+    return f"{start[:START_LENGTH].strip('-')}-{digest}"
 
 
 def build_part_name(host: int) -> str:

@@ -55,7 +55,7 @@ __all__ = ["Supervisor", "main"]
 
 FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 60.0
-"""Seconds between two starts, doubling; a run that was ready for the longest of them begins anew."""
+"""Seconds between two starts, doubling; they begin anew after a run that was longer than the longest."""
 API_PAUSE: Final = 2.0
 """Seconds between two tries to count a start, while the API server can't be reached."""
 GRACE_SECONDS: Final = 8.0
