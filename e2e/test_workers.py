@@ -47,8 +47,10 @@ COUNT_WORDS = (PROGRAMS / "count_words.py").read_text(encoding="utf-8")
 STRANGER = (PROGRAMS / "stranger.py").read_text(encoding="utf-8")
 CANARY = "/var/run/fray/pool-head/canary"
 """Where the head may write."""
-WITHOUT_KEYS = {"by_plain_tcp", "by_bare_tls"}
-"""The ways of a stranger who has no keys at all."""
+WITHOUT_KEYS = {"fray": {"by_plain_tcp", "by_bare_tls"}, "dask": {"by_dask_without_keys"}}
+"""The ways of a stranger who has no keys at all, by the engine of the pool."""
+WITH_KEYS = {"fray": {"by_own_keys"}, "dask": {"by_dask_with_own_keys"}}
+"""Those that one with keys of another namespace has besides."""
 PATIENCE = 240.0
 BEGIN = "-----BEGIN CERTIFICATE-----"
 WAIT = ["sh", "-c", 'until test -e /tmp/go; do sleep 0.1; done; exec "$@"', "wait"]
@@ -399,7 +401,7 @@ def test_strangers_get_nowhere(jobs: JobNamespace, kubectl: Kubectl, release: Re
     await_ready(jobs, guarded, 1)
     (rank_0,) = pods_of(jobs, guarded, Role.HOST)
     head = f"--container={POOL_HEAD_CONTAINER}"
-    words = ["python3", "-c", STRANGER, f"{rank_0['status']['podIP']}:{POOL_PORTS[0]}", CANARY]
+    words = ["python3", "-c", STRANGER, f"{rank_0['status']['podIP']}:{POOL_PORTS[0]}", CANARY, engine]
     # A job of the same namespace that has no part in any pool, and so none of its keys.
     jobs.submit(build_job(neighbour, words, resources=SMALL))
     with open_job_namespace(kubectl, release) as others:
@@ -408,7 +410,8 @@ def test_strangers_get_nowhere(jobs: JobNamespace, kubectl: Kubectl, release: Re
         (tried,) = answers(others, "stranger")
     assert jobs.await_end(neighbour)["phase"] == "Succeeded"
     (tried_beside,) = answers(jobs, neighbour)
-    assert (set(tried), set(tried_beside)) == ({*WITHOUT_KEYS, "by_own_keys"}, WITHOUT_KEYS)
+    without_keys = WITHOUT_KEYS[engine]
+    assert (set(tried), set(tried_beside)) == (without_keys | WITH_KEYS[engine], without_keys)
     assert {*tried.values(), *tried_beside.values()} <= {"refused", "unreachable"}, (tried, tried_beside)
     listed = f"import os; print(os.listdir({str(Path(CANARY).parent)!r}))"
     assert "canary" not in jobs.kubectl(

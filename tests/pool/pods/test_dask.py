@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import socket
+import ssl
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +21,7 @@ from fray.vocabulary import (
     EXIT_FAILURE,
     EXIT_PAYLOAD_CODE,
     EXIT_WORKER_REFUSED,
+    PRIVATE_KEY_FILE,
 )
 from tests.pool.hosts.pools import PATIENCE, wait_until
 from tests.pool.pods.attempt import COUNT_WORDS, COUNTED, HEAD_PORT, IN_POD, Attempt, identity, read_line
@@ -138,6 +141,25 @@ client.close()
 """
 
 
+def test_a_worker_that_a_program_has_retired_comes_back_and_does_not_end_with_0(dask: DaskAttempt) -> None:
+    """Dask's own worker ends well then, and nobody has asked the pod to go."""
+    dask.start_scheduler()
+    worker = dask.start_worker()
+    wait_until(lambda: dask.attempt.ask(1) == 200)
+    program = dask.start_rank(RETIRING)
+    assert read_line(program) == "1 retired\n"
+    assert read_line(program) == "144\n"
+    assert worker.poll() is None
+
+
+RETIRING = f"""
+from distributed import Client
+with Client() as client:
+    print(len(client.retire_workers()), "retired", flush=True)
+    print(client.submit(pow, 12, 2).result({PATIENCE}), flush=True)
+"""
+
+
 def test_a_scheduler_that_is_restarted_refuses_to_begin_again(dask: DaskAttempt) -> None:
     scheduler = dask.start_scheduler()
     worker = dask.start_worker()
@@ -164,6 +186,29 @@ except OSError:
     print("refused", flush=True)
 """
     assert read_line(dask.start_rank(stranger)) == "refused\n"
+
+
+def test_tls_below_1_3_is_refused(dask: DaskAttempt) -> None:
+    dask.start_scheduler()
+    key = dask.attempt.key
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.load_verify_locations(key / ACCEPTED_FILE)
+    context.load_cert_chain(key / CERTIFICATE_FILE, key / PRIVATE_KEY_FILE)
+
+    def connect() -> bytes:
+        """Return what the scheduler says first."""
+        scheduler = (dask.attempt.address(0), HEAD_PORT)
+        with (
+            socket.create_connection(scheduler, PATIENCE) as plain,
+            context.wrap_socket(plain) as secured,
+        ):
+            return secured.recv(1)
+
+    assert connect()
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    with pytest.raises(ssl.SSLError):
+        connect()
 
 
 def test_workers_follow_the_work(dask: DaskAttempt) -> None:

@@ -12,7 +12,7 @@ from fray.errors import AttemptOverError, PoolClosedError
 from fray.runtime.pool.host.processes import children
 from fray.vocabulary import EXIT_ATTEMPT_OVER, EXIT_FAILURE
 from tests.pool.hosts.pools import PATIENCE, wait_until
-from tests.pool.pods.attempt import METRICS_PORT, Attempt, identity
+from tests.pool.pods.attempt import IN_POD, METRICS_PORT, Attempt, identity
 
 
 def test_a_worker_that_came_first_joins_and_ends_with_the_attempt(attempt: Attempt) -> None:
@@ -46,6 +46,51 @@ def test_a_worker_that_is_asked_to_go_ends_with_0(attempt: Attempt) -> None:
     wait_until(lambda: attempt.ask(1) == 200)
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(PATIENCE) == 0
+
+
+COUNT_TRIES = (
+    IN_POD
+    + """
+from fray.errors import AttemptOverError
+def is_first():
+    with Path(os.environ["TEST_TRIES"]).open("a") as tries:
+        return tries.write("x") == tries.tell()
+"""
+)
+ENDS_BY_ITSELF = {
+    "fray": """
+from fray.runtime.pool import worker_pod
+from fray.runtime.pool.host import worker_host
+def run_nanny(config, *, on_joined):
+    if is_first():
+        on_joined("pool")
+        return 0
+    raise AttemptOverError("the attempt is over")
+worker_host.run_nanny = run_nanny
+sys.exit(worker_pod.main())
+""",
+    "dask": """
+from fray.job import dask_pods
+def join(joining, pod, head):
+    if is_first():
+        return True
+    raise AttemptOverError("the attempt is over")
+dask_pods.Joining.join = join
+sys.exit(dask_pods.main(["worker"], os.environ))
+""",
+}
+
+
+@pytest.mark.parametrize("engine", ENDS_BY_ITSELF)
+def test_a_worker_whose_part_ends_well_though_nobody_asked_comes_back_and_does_not_end_with_0(
+    attempt: Attempt, engine: str, tmp_path: Path
+) -> None:
+    attempt.show_rank_0()
+    tries = tmp_path / "tries"
+    variables = attempt.variables(1, TEST_TRIES=str(tries))
+    worker = attempt.start(COUNT_TRIES + ENDS_BY_ITSELF[engine], **variables)
+    assert worker.wait(PATIENCE) == EXIT_ATTEMPT_OVER
+    assert tries.read_text() == "xx"
 
 
 def test_a_head_that_is_restarted_ends_the_attempt(attempt: Attempt) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
+import threading
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from ray.exceptions import RpcError
 
-from fray.job import ray_demand
+from fray.job import ray_demand, ray_pods
+from fray.job.engine_pods import WorkerPod
 from fray.job.ray_demand import RayNode, RayWorkload, await_head
 from fray.job.ray_node import PORTS, build_start, build_token
 from fray.runtime.pool.transport.addresses import Address
@@ -96,6 +100,41 @@ def test_idle_workers_go_and_none_that_has_got_work() -> None:
     workload.release(2)
     assert gcs.asked == ["a", "b", "b", "d"]
     assert workload.count_workers() == 2
+
+
+@pytest.mark.parametrize(
+    ("leaves", "released", "comes_back"), [(False, False, True), (True, False, False), (False, True, False)]
+)
+def test_a_worker_whose_node_ends_comes_back_unless_it_was_asked_to_go(
+    leaves: bool, released: bool, comes_back: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it returns decides whether the pod ends with 0."""
+
+    class Node:
+        """A node that has ended by the first look, or runs on."""
+
+        runs = leaves
+
+        def __init__(self, *_: object, **__: object) -> None: ...
+
+        def wait(self, _: threading.Event) -> str:
+            return "the head"
+
+        def find(self, _: str) -> None: ...
+
+        def end(self) -> None: ...
+
+    monkeypatch.setattr(ray_pods, "NodeProcess", Node)
+    monkeypatch.setattr(ray_pods, "connect", lambda _: None)
+    monkeypatch.setattr(ray_pods, "read_head_versions", lambda _: ray_pods.read_versions())
+    monkeypatch.setattr(ray_pods, "was_released", lambda _: released)
+    leaving = threading.Event()
+    if leaves:
+        leaving.set()
+    pod = SimpleNamespace(
+        pool=SimpleNamespace(objects=HEAD), resources={}, leaving=leaving, joined=contextlib.nullcontext
+    )
+    assert ray_pods.join(cast("WorkerPod", pod), HEAD) is comes_back
 
 
 def test_who_asks_for_workers_takes_no_head_that_may_be_started_again(

@@ -117,6 +117,13 @@ def test_it_is_told_how_many_take_tasks_and_why_not_all() -> None:
     )
 
 
+def test_it_is_told_how_many_workers_go() -> None:
+    two = (*workers(3, active=2, terminating=1).jobs, *workers(2, leaving=True, terminating=2).jobs)
+    counts = look(running(), host(), WorkersObservation(two)).status.workers
+    assert counts is not None
+    assert (counts.desired, counts.replicas, counts.draining) == (2, 2, 3)
+
+
 def test_workers_without_room_hold_up_no_host() -> None:
     full = Waiting(Reason.INSUFFICIENT_CAPACITY, "no node has room")
     decision = look(running(), host(), WorkersObservation(workers(2, active=2).jobs, waiting=full))
