@@ -21,6 +21,16 @@ def test_a_program_is_run_on_each_host(fray: Fray) -> None:
     assert fray.run("status", "two").out.startswith("two   Failed   NonZeroExit\n")
 
 
+def test_a_file_is_run_with_what_the_command_line_says_instead(fray: Fray) -> None:
+    manifest = job_manifest("echo $MODE $FRAY_ATTEMPT; exit 5", replicas=2, retries={"failures": 3})
+    options = ("--replicas", "1", "--retries", "0", "-e", "MODE=fast")
+    ended = fray.run("run", "-f", fray.write_job(manifest), *options)
+    assert (ended.code, ended.out) == (5, "[0/0] fast 1\n"), ended
+    told = "job: instead of what the file says: retries.failures 0; replicas 1; env MODE\n"
+    assert ended.err.startswith(told)
+    assert fray.stored("job")["spec"]["retries"]["failures"] == 0
+
+
 def test_a_function_of_the_current_directory_is_called(fray: Fray) -> None:
     (fray.folder / "training.py").write_text(
         "import helper\n"

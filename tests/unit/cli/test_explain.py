@@ -211,6 +211,26 @@ def test_a_file_is_explained_with_the_directory_that_it_names(
     assert explained["spec"]["environment"]["workspace"]["secretName"] == "job-workspace-0000000000"
 
 
+def test_a_file_is_explained_with_what_the_command_line_says_instead(
+    here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    manifest = frayjob(replicas=2, retries={"failures": 3}).to_manifest()
+    (here / "frayjob.json").write_text(json.dumps(manifest))
+    app(["explain", "-f", "frayjob.json", "--retries", "0", "-e", "MODE=fast"], standalone_mode=False)
+    told = capfd.readouterr()
+    assert told.err == "job: instead of what the file says: retries.failures 0; env MODE\n"
+    explained, jobset = yaml.safe_load_all(told.out)
+    assert explained["spec"]["retries"]["failures"] == 0
+    assert explained["spec"]["environment"]["env"] == [{"name": "MODE", "value": "fast"}]
+    assert {"name": "MODE", "value": "fast"} in find_env(jobset)
+
+
+def find_env(jobset: dict[str, Any]) -> list[dict[str, Any]]:
+    template = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
+    env: list[dict[str, Any]] = template["spec"]["containers"][0]["env"]
+    return env
+
+
 def test_a_file_is_explained_without_a_directory_that_is_not_here(
     here: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
