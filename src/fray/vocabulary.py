@@ -48,7 +48,10 @@ when the answer to its request was lost."""
 ANNOTATION_AVOIDED: Final = f"{GROUP}/avoided-nodes"
 """On a FrayActor's StatefulSet: the nodes that its next pods keep off, by name."""
 ANNOTATION_STOPPED_BECAUSE: Final = f"{GROUP}/stopped-because"
-"""On a FrayJob that the operator stopped (`spec.stopped`): why, in the words of its conditions."""
+"""On a FrayJob that the operator or a client of Fray stopped (`spec.stopped`): why, in the words of its
+conditions."""
+STOPPED_BECAUSE: Final = "somebody asked for its end"
+"""What clients write there."""
 
 
 class Role(StrEnum):

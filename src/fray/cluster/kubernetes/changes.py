@@ -20,6 +20,7 @@ from fray.kube.errors import ConflictError, NotFoundError, RefusedError
 from fray.kube.resources import FRAYJOBS
 from fray.plan.status import is_finished
 from fray.types import JobId
+from fray.vocabulary import ANNOTATION_STOPPED_BECAUSE, STOPPED_BECAUSE
 from fray.wire.frayjob import FrayJob, Parent, Queue
 
 __all__ = ["apply_job", "fill_in", "stop_job"]
@@ -91,7 +92,13 @@ async def stop_job(access: Access, name: JobId, *, sleep: Sleep = asyncio.sleep)
         job = FrayJob.from_manifest(manifest)
         if job.spec.stopped or is_finished(job.status):
             return True
-        stopped: Manifest = {**manifest, "spec": {**manifest["spec"], "stopped": True}}
+        metadata = manifest["metadata"]
+        annotations = {**metadata.get("annotations", {}), ANNOTATION_STOPPED_BECAUSE: STOPPED_BECAUSE}
+        stopped: Manifest = {
+            **manifest,
+            "metadata": {**metadata, "annotations": annotations},
+            "spec": {**manifest["spec"], "stopped": True},
+        }
         try:
             await access.api.replace(FRAYJOBS, stopped)
         except ConflictError:

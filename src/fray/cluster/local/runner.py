@@ -23,14 +23,13 @@ from fray.errors import FrayError, StateDirectoryError
 from fray.plan.lifecycle import Decision, EndAttempt, StartAttempt, decide
 from fray.plan.settings import RetryPolicy
 from fray.plan.status import Ending
-from fray.vocabulary import ANNOTATION_STOPPED_BECAUSE, ConditionType, Reason
+from fray.vocabulary import ANNOTATION_STOPPED_BECAUSE, STOPPED_BECAUSE, ConditionType, Reason
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import FrayJobStatus
 
 __all__ = ["LocalRunner", "RunListener", "build_retry_policy"]
 
 BACKOFF_CAP_SECONDS = 360.0
-STOPPED_BECAUSE = "somebody asked for its end"
 STOP_POLL_SECONDS = 0.25
 """How often the request of another shell is looked for."""
 
