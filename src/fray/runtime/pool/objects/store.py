@@ -96,6 +96,8 @@ class Written(NamedTuple):
 # dropped when any descriptor of its file is closed.
 _threads = threading.Lock()
 _counter = itertools.count()
+ROUNDS = 10
+"""How often an object is looked for in memory and on disk, while it may move between them."""
 
 
 class HostStore:
@@ -208,8 +210,9 @@ class HostStore:
             StoreDirectoryError: a file of its name isn't this user's, or can't be mapped.
         """
         # Spilling makes the file on disk visible before it takes the one in memory away, so that an object
-        # that is missed in both was freed, or written again between both looks: then the next round has it.
-        for folder in (self._memory, self._disk) * 2:
+        # that is missed in both was freed, or written again between both looks. The next round has that,
+        # unless it was spilled and written once more meanwhile, and so in each round.
+        for folder in (self._memory, self._disk) * ROUNDS:
             with contextlib.suppress(FileNotFoundError):
                 return self._mappings.open(identity, f"{folder}/{identity:x}")
         raise ObjectLostError(f"{identity:x}", f"it is neither in {self._memory} nor in {self._disk}")
@@ -223,7 +226,9 @@ class HostStore:
 
     def contains(self, identity: ObjectId) -> bool:
         """Whether an object is here."""
-        return any(os.path.lexists(f"{folder}/{identity:x}") for folder in (self._memory, self._disk) * 2)
+        return any(
+            os.path.lexists(f"{folder}/{identity:x}") for folder in (self._memory, self._disk) * ROUNDS
+        )
 
     def free(self, identity: ObjectId, *, spare: bool = False) -> bool:
         """Remove an object, if it is here; a process that has it mapped keeps it. Waits for nobody.
