@@ -26,6 +26,7 @@ REFRESH_SECONDS = 2.0
 MOST_ROWS = 20
 """Of a table."""
 MOST_WAITS = 3
+MOST_SHAPES = 3
 HOST_COLUMNS = ("HOST", "SLOTS", "FREE", "WORKERS", "MEMORY", "SPILLED", "COPIES")
 FUNCTION_COLUMNS = ("FUNCTION", "DONE", "FAILED", "MEAN", "LONGEST", "IN ALL")
 NAME_WIDTH = 60
@@ -123,6 +124,7 @@ def _summarize(view: PoolView) -> list[tuple[str, str]]:
     return [
         ("tasks", f"{tasks['running']:,} running, {tasks['blocked']:,} blocked"),
         ("queue", f"{tasks['ready'] + tasks['sent']:,} ready, {tasks['waiting']:,} waiting for arguments"),
+        *([("demand", _demand(view))] if view.demand else []),
         ("ended", count("done", "failed", "cancelled")),
         ("again", count("retried", "rebuilt", "preempted")),
         ("rate", f"{view.rates['submitted']:,.1f}/s submitted, {view.rates['ended']:,.1f}/s ended"),
@@ -131,6 +133,15 @@ def _summarize(view: PoolView) -> list[tuple[str, str]]:
         ("objects", f"{view.objects:,}: {memory} in memory, {spilled} spilled"),
         ("actors", ", ".join(actors) or "none"),
     ]
+
+
+def _demand(view: PoolView) -> str:
+    """Return what waits for room: how many tasks and actors of which shape."""
+    shown = [
+        f"{count:,} x {_name(', '.join(f'{name}: {amount:g}' for name, amount in shape) or 'nothing')}"
+        for shape, count in view.demand[:MOST_SHAPES]
+    ]
+    return "; ".join([*shown, *(["..."] if len(view.demand) > MOST_SHAPES else [])])
 
 
 def _build_table(

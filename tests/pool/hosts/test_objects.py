@@ -183,3 +183,25 @@ def test_a_value_that_all_hosts_read_at_once_comes_from_one_to_the_other(
     sums = [context.run(total_together, [array], meeting, len(names), options=on(name)) for name in names]
     assert [hosts.get(each) for each in sums] == [total(make(1))] * len(names)
     wait_until(lambda: sum(host.copies > 0 for host in hosts.pool.stats().hosts.values()) == len(names))
+
+
+def test_values_are_read_of_a_host_that_has_moved_them_to_disk_while_others_have_room(
+    driver: Hosts,
+) -> None:
+    driver.start("a", store_limit=SMALL * 3)
+    driver.start("b")
+    for name in ("a", "b"):
+        driver.await_host(name)
+    context = driver.context
+    values = [context.run(make, seed, SMALL, options=on("a")) for seed in range(8)]
+    theirs = context.run(make, 8, SMALL, options=on("b"))
+    context.wait([*values, theirs], num_returns=9)
+
+    def spilled(name: str) -> int:
+        return next(host.spilled for host in driver.pool.stats().hosts.values() if host.name == name)
+
+    wait_until(lambda: spilled("a") >= 5 * SMALL)
+    assert spilled("b") == 0
+    for seed, value in enumerate((*values, theirs)):
+        assert driver.get(context.run(total, value, options=on("b"))) == total(make(seed, SMALL))
+        assert np.array_equal(driver.get(value), make(seed, SMALL))

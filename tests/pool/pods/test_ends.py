@@ -113,6 +113,22 @@ def test_a_head_that_is_restarted_ends_the_attempt(attempt: Attempt) -> None:
     assert restarted.wait(PATIENCE) == 0
 
 
+def test_callers_learn_that_the_head_stands_still(attempt: Attempt) -> None:
+    """The kernel answers for it, so no connection breaks."""
+    attempt.show_rank_0()
+    head = attempt.start_head()
+    attempt.start_worker()
+    wait_until(lambda: attempt.ask(1) == 200)
+    context = attempt.join()
+    assert context.get(context.run(abs, -1), timeout=PATIENCE) == 1
+    head.send_signal(signal.SIGSTOP)
+    try:
+        with pytest.raises(PoolClosedError, match="silent"):
+            context.get(context.run(abs, -1), timeout=PATIENCE)
+    finally:
+        head.send_signal(signal.SIGCONT)
+
+
 def test_a_head_with_a_defect_ends_the_attempt_and_fails(attempt: Attempt, tmp_path: Path) -> None:
     attempt.show_rank_0()
     defect = tmp_path / "defect"

@@ -46,6 +46,7 @@ def a_pool(**more: Any) -> PoolStats:
         "lineage_bytes": 512,
         "functions": (),
         "waits": (),
+        "demand": (((("CPU", 2.0), ("mine", 1.0)), 3), ((("CPU", 1.0), ("GPU", 0.5)), 2)),
     }
     named |= more
     return PoolStats(
@@ -69,6 +70,9 @@ def test_the_parser_of_prometheus_reads_every_figure() -> None:
         ("fray_pool_cpus", "offered"): 6,
         ("fray_pool_cpus", "free"): 1.5,
         ("fray_pool_actors", "alive"): 1,
+        ("fray_pool_demand", "CPU"): 8,
+        ("fray_pool_demand", "GPU"): 1,
+        ("fray_pool_demand", "memory"): 0,
         ("fray_pool_objects", ""): 12,
         ("fray_pool_object_bytes", "memory"): 10**15 + 101,
         ("fray_pool_object_bytes", "disk"): 20,

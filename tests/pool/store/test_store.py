@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from fray.errors import ObjectLostError
+from fray.runtime.pool.objects import store as module
 from fray.runtime.pool.objects.store import HostStore
 from fray.runtime.pool.objects.values import decode, encode
 from tests.pool.store.stored import value
@@ -92,3 +93,23 @@ def test_an_object_written_again_takes_the_place_of_the_first(store: HostStore) 
     assert store.usage() == (4000, 0)
     del old
     assert store.usage() == (3000, 0)
+
+
+def test_an_object_is_found_however_often_it_moves(store: HostStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is spilled or written again just before each look, which misses it; nothing moves under the lock."""
+    store.write(1, value(1000))
+    look = os.path.lexists
+
+    def move_and_look(path: str) -> bool:
+        if not module._threads.locked():
+            moved = store.spill(1) if path.startswith(str(store.directory)) else store.write(1, value(1000))
+            assert moved
+            assert not look(path)
+        return look(path)
+
+    monkeypatch.setattr("os.path.lexists", move_and_look)
+    assert store.contains(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_LOCK_SECONDS", 0.01)
+        with module._threads:  # as a thread has it that a finalizer has interrupted
+            assert not store.contains(2)

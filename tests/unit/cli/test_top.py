@@ -86,6 +86,15 @@ def test_a_pool_is_told_with_its_hosts_and_its_functions() -> None:
     ]
 
 
+def test_what_waits_for_room_is_told_by_its_shape() -> None:
+    demand = (((("CPU", 2.0), ("GPU", 1.0)), 1200), ((("CPU", 8.0),), 3))
+    line = "demand    1,200 x CPU: 2, GPU: 1; 3 x CPU: 8"
+    assert line in texts(replace(VIEW, demand=demand))
+    more = tuple((((f"kind-{number}", 1.0),), 1) for number in range(9))
+    (line,) = (text for text in texts(replace(VIEW, demand=more)) if text.startswith("demand"))
+    assert line.endswith("1 x kind-2: 1; ...")
+
+
 def test_long_tables_are_cut_and_say_so() -> None:
     many = replace(
         VIEW,

@@ -8,10 +8,12 @@ from dataclasses import replace
 import pytest
 
 from fray.runtime.pool.machine.functions import MOST_NAMES, NAME_LENGTH, OTHER_NAMES
-from fray.runtime.pool.messages.events import TaskDone, TaskSubmitted
+from fray.runtime.pool.machine.snapshot import MOST_SHAPES
+from fray.runtime.pool.messages.events import ActorSubmitted, TaskDone, TaskSubmitted
 from fray.runtime.pool.messages.specs import DRIVER, Failed, Outcome
+from fray.runtime.pool.state import PoolState
 from fray.runtime.pool.view import RATE_SECONDS, PoolView, RateMeter
-from tests.unit.pool.state_script import ONE, Script, make_task
+from tests.unit.pool.state_script import ONE, Script, make_actor, make_task
 
 
 def a_view(script: Script) -> PoolView:
@@ -40,11 +42,36 @@ def test_what_is_read_is_what_was_shown() -> None:
     assert shown["functions"] == [{"name": "task 1", "done": 1, "failed": 0, "seconds": 0.5, "longest": 0.5}]
 
 
-def test_fields_of_later_versions_are_left_out() -> None:
+def test_fields_of_later_versions_are_left_out_and_those_that_earlier_ones_lack_are_empty() -> None:
     view = a_view(Script(1))
     shown = json.loads(view.to_json())
     shown["hosts"][0]["colour"] = shown["weather"] = "new"
+    del shown["demand"]
     assert PoolView.from_json(json.dumps(shown)) == view
+
+
+def test_what_waits_for_room_is_shown_by_its_shape() -> None:
+    script = Script()
+    script.join_host(1, 1, memory=1000.0)
+    script.submit(1)  # it runs
+    for number in range(2, 6):
+        script.submit(number, shape=(("CPU", 0.5), ("memory", 100.0)))
+    script.submit(6)
+    script.tell(DRIVER, ActorSubmitted(make_actor(9, shape=(("CPU", 1.0),)), b"blob"))
+    view = a_view(script)
+    assert PoolView.from_json(view.to_json()) == view
+    assert json.loads(view.to_json())["demand"] == [
+        {"shape": {"CPU": 0.5, "memory": 100.0}, "count": 4},
+        {"shape": {"CPU": 1.0}, "count": 2},
+    ]
+
+
+def test_shapes_that_are_new_for_each_task_take_a_bounded_room() -> None:
+    script = Script()
+    script.state = PoolState(None)
+    for number in range(1, MOST_SHAPES + 20):
+        script.submit(number, shape=(("GPU", float(number)),))
+    assert len(a_view(script).demand) == MOST_SHAPES
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"hosts": 3}', '{"hosts": [{}]}', "<html>", "\xff"])

@@ -14,10 +14,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fray.errors import PeerUnreachableError, PoolClosedError
+from fray.errors import PeerUnreachableError
 from fray.errors.transport import RefusalReason
 from fray.runtime.container import thread_limits
 from fray.runtime.pool.client.backpressure import SubmitLimit
@@ -64,9 +65,10 @@ PATIENCE = 60.0
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 1.0
 """Seconds between two tries to connect, doubling."""
-ASK_SECONDS = 1.0
-ANSWER_SECONDS = 3.0
-"""Where kernels don't tell that the head is lost, it is asked every so often, and answers that soon."""
+SILENT_SECONDS = 6
+"""For how many seconds in a row nothing may come from the head, which says each second that it lives.
+
+Kernels tell of a head that has ended, and of a host that is gone. They answer for one that stands still."""
 
 
 @dataclass(frozen=True)
@@ -149,11 +151,13 @@ class JoinedPool:
             env=thread_limits(dict(resources).get("CPU", 1.0) / max(workers, 1), environ),
         )
         self._stopped = False
+        self._left = threading.Event()
+        """Is set by `stop`."""
         self._lock = threading.Lock()
         if offer.route is not None:
             self.client.send_values()
-            # Between here and there are others, whose kernels answer for a head that is gone.
-            threading.Thread(target=self._keep_asking, name="fray-head-watch", daemon=True).start()
+        self._head_watch = threading.Thread(target=self._watch_head, name="fray-head-watch", daemon=True)
+        self._head_watch.start()
         self._nanny = start_nanny(self._config)
         self._watch = threading.Thread(target=self._keep_nanny, name="fray-nanny-watch", daemon=True)
         self._watch.start()
@@ -189,11 +193,13 @@ class JoinedPool:
             if self._stopped:
                 return
             self._stopped = True
+        self._left.set()
         self._link.close()
         # The head has cut it off by now; if there is no head, this ends it.
         self._nanny.terminate()
         await_end(self._nanny)
         self._watch.join()
+        self._head_watch.join()
         self._end_head()
         self._owned.close()
 
@@ -223,18 +229,11 @@ class JoinedPool:
             self._link.fail(f"the nanny of this process ended {MAX_NANNIES + 1} times within a minute")
             return
 
-    def _keep_asking(self) -> None:
-        """Leave the pool when its head doesn't answer; not while this process itself is sending."""
-        while not self._stopped and self.client.end is None:
-            if not self._link.sending:
-                try:
-                    self._link.ask("running", ANSWER_SECONDS)
-                except TimeoutError:
-                    if not self._link.sending:
-                        self._link.fail(f"its head was silent for {ANSWER_SECONDS:g} s")
-                except PoolClosedError:
-                    return
-            time.sleep(ASK_SECONDS)
+    def _watch_head(self) -> None:
+        """Leave the pool once its head is silent."""
+        hears = partial(self._link.hears, wait=self._left.wait)
+        if await_silence(hears, lambda: self._stopped or self.client.end is not None):
+            self._link.fail(f"its head was silent for {SILENT_SECONDS} s")
 
     def _address_of(self, host: HostId) -> str | None:
         """Return where the objects of a host are read from here; None or empty: they can't be."""
@@ -246,6 +245,22 @@ class JoinedPool:
 
     def _copy(self, command: CopyObject) -> ObjectRelayed:
         return ObjectRelayed(command.id, self.host, self._fetch.copy(command.id, command.host))
+
+
+def await_silence(hears: Callable[[float], bool], is_over: Callable[[], bool]) -> bool:
+    """Return once a head is silent, or False once it `is_over`.
+
+    `hears` waits for so many seconds, and says whether anything has come in them. A second that took longer
+    isn't counted: this process stood still itself.
+    """
+    silent = 0
+    while silent < SILENT_SECONDS:
+        began = time.monotonic()
+        heard = hears(1.0)
+        if is_over():
+            return False
+        silent = 0 if heard or time.monotonic() - began > 2.0 else silent + 1
+    return True
 
 
 def start_own_pool(

@@ -50,6 +50,7 @@ class PoolView:
     objects: int
     functions: tuple[FunctionStats, ...]
     waits: tuple[str, ...]
+    demand: tuple[tuple[Shape, int], ...] = ()
 
     @classmethod
     def build(cls, stats: PoolStats, *, job: str, seconds: float, rates: Mapping[str, float]) -> Self:
@@ -65,6 +66,7 @@ class PoolView:
             objects=stats.objects,
             functions=stats.functions,
             waits=stats.waits,
+            demand=stats.demand,
         )
 
     def to_json(self) -> str:
@@ -72,6 +74,7 @@ class PoolView:
         shown = asdict(self)
         for host in shown["hosts"]:
             host["offered"], host["free"] = dict(host["offered"]), dict(host["free"])
+        shown["demand"] = [{"shape": dict(shape), "count": count} for shape, count in self.demand]
         return json.dumps(shown, allow_nan=False) + "\n"
 
     @classmethod
@@ -93,6 +96,10 @@ class PoolView:
                 objects=int(read["objects"]),
                 functions=tuple(_read(FunctionStats, function) for function in read["functions"]),
                 waits=tuple(map(str, read["waits"])),
+                # Earlier heads show none.
+                demand=tuple(
+                    (_read_amounts(each["shape"]), int(each["count"])) for each in read.get("demand", ())
+                ),
             )
         except (TypeError, KeyError, AttributeError, OverflowError) as error:
             raise ValueError(f"it is no page of a pool: {type(error).__name__}: {error}") from error

@@ -37,6 +37,8 @@ class Ear:
         """Looks that found nothing, less those that found something."""
         self._sleeps = 0
         """Quick answers to come that are slept for."""
+        self._news = select.poll()
+        self._news.register(connection, select.POLLIN)
         self._room = select.poll()
         self._room.register(connection, select.POLLOUT)
         self.lends = sys.platform == "linux"
@@ -107,6 +109,10 @@ class Ear:
         """Count this wait, and return whether to look: on busy processors that keeps off who would answer."""
         self._sleeps -= self._sleeps > 0
         return self._sleeps == 0
+
+    def has_news(self) -> bool:
+        """Return whether something has come, or the connection has ended. For one thread at a time."""
+        return bool(self._news.poll(0))
 
     def has_room(self) -> bool:
         """Return whether the connection takes some bytes without a wait. For one thread at a time."""

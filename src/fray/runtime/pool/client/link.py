@@ -93,8 +93,8 @@ class HeadLink:
         self._hearing = threading.Lock()
         self._heard = True
         """Whether something has come since a thread of the client has sent."""
-        self.sending = False
-        """Whether messages are on their way, which may take as long as they are large."""
+        self._frames = 0
+        """How many have come."""
         try:
             connection.send(STAMP, Stamp.here().to_json().encode())
             connection.send(MESSAGES, encode_messages([hello]))
@@ -216,6 +216,12 @@ class HeadLink:
             self._refuse_questions()
         return answer.result(timeout)
 
+    def hears(self, seconds: float, wait: Callable[[float], object]) -> bool:
+        """Return whether something comes from the head while it waits for so many seconds."""
+        known = self._frames
+        wait(seconds)
+        return self._frames != known or self._ear.has_news()
+
     def address_of(self, host: HostId) -> str | None:
         """Return where the objects of a host are read; None or empty: they can't be."""
         return self._addresses.get(host)
@@ -275,10 +281,8 @@ class HeadLink:
                 self._bell_end.recv(4096)
             # First of all: what is posted from here on rings again.
             self._awake = False
-            self.sending = True
             with self._sending:
                 self._send()
-            self.sending = False
             if self._ends:
                 return
 
@@ -301,6 +305,7 @@ class HeadLink:
         connection = self._connection
         while True:
             for frame in connection.receive_all(0):
+                self._frames += 1
                 if frame.kind == OVER:
                     reason = bytes(frame.body).decode()
                     self._end = f"the pool, whose attempt is over ({reason}),"

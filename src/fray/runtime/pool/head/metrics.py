@@ -17,6 +17,8 @@ __all__ = ["CONTENT_TYPE", "render_metrics"]
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 """Prometheus documentation, "Exposition formats": the text format."""
+RESOURCES: Final = ("CPU", "GPU", "TPU", "memory")
+"""Those of which demand is told: others have names that users choose."""
 
 
 def render_metrics(stats: PoolStats, refused: Mapping[RefusalReason, int]) -> str:
@@ -59,6 +61,8 @@ def render_metrics(stats: PoolStats, refused: Mapping[RefusalReason, int]) -> st
     }
     add("cpus", "gauge", "CPUs; free ones may be below 0 for a moment.", cpus.items(), label="state")
     share("actors", "Actors that live, or will.", ACTOR_STATES, stats.actors)
+    asked = {name: sum(dict(shape).get(name, 0.0) * n for shape, n in stats.demand) for name in RESOURCES}
+    add("demand", "gauge", "What queued tasks and actors ask for in all.", asked.items(), label="resource")
     add(
         "objects",
         "gauge",

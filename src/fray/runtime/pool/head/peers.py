@@ -22,6 +22,7 @@ _log = logging.getLogger(__name__)
 
 LAST_WORD_SECONDS = 5.0
 """How long peers may take to go when they know that it's over."""
+NOTHING = encode_messages([])
 
 
 class Peer:
@@ -92,6 +93,15 @@ class Peers:
         """Send to all clients."""
         for peer in self.clients.values():
             self.send(peer, message)
+
+    def beat(self) -> None:
+        """Let clients for which there is nothing else hear that the head is alive."""
+        for peer in self.clients.values():
+            if not peer.outbox:
+                try:
+                    peer.connection.send(MESSAGES, NOTHING, at_once=True)
+                except TransportError:
+                    _log.debug("%s has gone", peer.connection.peer)
 
     def send_addresses(self, peer: Peer) -> None:
         """Send a new worker or client where the objects of all hosts are read."""

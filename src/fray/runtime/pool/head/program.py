@@ -153,6 +153,7 @@ class _HeadProgram:
     def _look(self) -> None:
         if self._dispatcher.stopped:
             return
+        self._peers.beat()
         self._pages.note()
         for warning in self._dispatcher.state.find_warnings(time.monotonic()):
             _log.warning("%s", warning)

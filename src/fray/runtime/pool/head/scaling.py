@@ -30,7 +30,7 @@ from fray.vocabulary import (
     ENV_WORKERS_MIN,
 )
 
-__all__ = ["JobScale", "PoolWorkload", "ScaleLimits", "ScaleWriter", "Scaling", "Workload"]
+__all__ = ["JobScale", "PoolWorkload", "ScaleLimits", "ScaleWriter", "Scaling", "Workload", "read_most"]
 
 _log = logging.getLogger(__name__)
 
@@ -93,13 +93,16 @@ class ScaleLimits:
             least=int(read_number(environ.get(ENV_WORKERS_MIN) or "0", ENV_WORKERS_MIN)),
             most=int(read_number(environ[ENV_WORKERS_MAX], ENV_WORKERS_MAX)),
             idle_seconds=read_number(environ.get(ENV_WORKERS_IDLE_SECONDS) or "60", ENV_WORKERS_IDLE_SECONDS),
-            offered=_with_memory(read_offer(environ)),
+            offered=read_most(environ),
         )
 
 
-def _with_memory(offered: Shape) -> Shape:
-    """Return what a worker has at most: without a request for memory it may have any amount of it."""
-    known = dict(offered)
+def read_most(environ: Mapping[str, str]) -> Shape:
+    """Return what a worker has at most; empty: the job's spec doesn't say. Without memory there, any amount.
+
+    Raises `SettingError` for what is no shape.
+    """
+    known = dict(read_offer(environ))
     return tuple(sorted({"memory": float(UNBOUNDED), **known}.items())) if known else ()
 
 

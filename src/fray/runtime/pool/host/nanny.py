@@ -31,7 +31,7 @@ from fray.runtime.pool.host.devices import device_variables
 from fray.runtime.pool.host.memory_limits import MemoryLimits
 from fray.runtime.pool.host.processes import (
     adopt_orphans,
-    children,
+    children_to_end,
     describe_exit,
     die_with_parent,
     ended_children,
@@ -187,7 +187,7 @@ class _Nanny:
             signal_group(pid, signal.SIGKILL)
         give_up_at = time.monotonic() + CLEANUP_SECONDS
         # The children of a killed process come to this one in turn, so the loop ends when none is left.
-        while (left := children(os.getpid())) and time.monotonic() < give_up_at:
+        while (left := children_to_end()) and time.monotonic() < give_up_at:
             for pid in left:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)

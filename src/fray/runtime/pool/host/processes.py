@@ -10,9 +10,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from fray.vocabulary import ENV_ACTOR_POD_UID
+
 __all__ = [
     "adopt_orphans",
     "children",
+    "children_to_end",
     "descendants",
     "describe_exit",
     "die_with_parent",
@@ -96,6 +99,26 @@ def children(parent: int) -> list[int]:
             if int(owner) == parent and state != b"Z":
                 found.append(int(process.name))
     return found
+
+
+def children_to_end() -> list[int]:
+    """Return the living children of this process that are to end with it.
+
+    Others run a member of another actor of this machine, which code beneath it needed first: such a member
+    lives on.
+    """
+    own = os.environ.get(ENV_ACTOR_POD_UID)  # noqa: TID251 - whose children these are
+    return [child for child in children(os.getpid()) if _read_member(child) in (None, own)]
+
+
+def _read_member(pid: int) -> str | None:
+    """Return which run of an actor's member a process belongs to; None where it belongs to none."""
+    name = f"{ENV_ACTOR_POD_UID}=".encode()
+    with contextlib.suppress(OSError):  # it has ended
+        for variable in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+            if variable.startswith(name):
+                return os.fsdecode(variable.removeprefix(name))
+    return None
 
 
 def descendants(parent: int) -> list[int]:

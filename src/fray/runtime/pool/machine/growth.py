@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from fray.runtime.pool.machine.devices import UNITS
@@ -12,7 +13,7 @@ from fray.runtime.pool.machine.records import HostRecord, Needs
 from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.messages.specs import HostId
 
-__all__ = ["count_hosts", "count_missing", "count_wanted", "list_idle"]
+__all__ = ["count_hosts", "count_missing", "count_waiting", "count_wanted", "list_idle"]
 
 ONE_CPU: Needs = (("CPU", UNITS),)
 
@@ -33,9 +34,17 @@ def count_wanted(tables: Tables, offered: Needs = ()) -> int:
     if not offered:
         largest = max((host.total for host in hosts), key=lambda total: total.get("CPU", 0), default=None)
         offered = ONE_CPU if largest is None else tuple(largest.items())
-    waiting = [(demand.needs, demand.queued) for demand in tables.active]
-    waiting += [(needs, len(queue)) for needs, queue in tables.actor_queues.items()]
-    return busy + count_missing(offered, waiting)
+    return busy + count_missing(offered, count_waiting(tables).items())
+
+
+def count_waiting(tables: Tables) -> Counter[Needs]:
+    """Return what waits for room, tasks and actors: how many of each kind of needs."""
+    waiting: Counter[Needs] = Counter()
+    for demand in tables.active:
+        waiting[demand.needs] += demand.queued
+    for needs, queue in tables.actor_queues.items():
+        waiting[needs] += len(queue)
+    return waiting
 
 
 def count_missing(

@@ -16,6 +16,7 @@ __all__ = [
     "build_needs",
     "build_unschedulable",
     "describe_needs",
+    "describe_shape",
     "fits",
     "give",
     "give_devices",
@@ -126,14 +127,15 @@ def build_unschedulable(tables: Tables, name: str, shape: Shape) -> Failed:
     known = [*(host.total for host in tables.hosts.values()), *map(dict, tables.allowed or ())]
     largest = max(map(sorted, map(dict.items, known)), default=[])
     offered = tuple((what, amount / UNITS) for what, amount in largest if amount < UNBOUNDED * UNITS)
-    details = (("wants", _text(shape)), ("offered", _text(offered)))
+    details = (("wants", describe_shape(shape)), ("offered", describe_shape(offered)))
     return Failed(b"", "UnschedulableError", name, (), details)
 
 
 def describe_needs(needs: Needs) -> str:
     """Return in words what is needed."""
-    return _text(tuple((name, amount / UNITS) for name, amount in needs))
+    return describe_shape(tuple((name, amount / UNITS) for name, amount in needs))
 
 
-def _text(shape: Shape) -> str:
+def describe_shape(shape: Shape) -> str:
+    """Return resources in words."""
     return ", ".join(f"{name}: {amount:.10g}" for name, amount in shape) or "nothing"

@@ -6,14 +6,19 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Final
 
 from fray.runtime.pool.machine.devices import UNITS
+from fray.runtime.pool.machine.growth import count_waiting
 from fray.runtime.pool.machine.records import HostRecord, Run, RunTotals, TaskRecord
 from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.machine.waits import describe_waits
 from fray.runtime.pool.messages.specs import HostId, Shape
 
 __all__ = ["FunctionStats", "HostStats", "PoolStats", "count_running", "list_finished", "take_snapshot"]
+
+MOST_SHAPES: Final = 50
+"""Of what waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,8 @@ class PoolStats:
     """Who waits for whom, and why, in words: the first ones."""
     functions: tuple[FunctionStats, ...]
     """Those that took most time first; bounded."""
+    demand: tuple[tuple[Shape, int], ...] = ()
+    """What waits for room, tasks and actors: how many of each shape, those first that are most; bounded."""
 
 
 def take_snapshot(tables: Tables) -> PoolStats:
@@ -78,6 +85,7 @@ def take_snapshot(tables: Tables) -> PoolStats:
         lineage_bytes=tables.lineage_bytes,
         waits=describe_waits(tables),
         functions=_list_functions(tables.totals),
+        demand=_list_demand(tables),
     )
 
 
@@ -122,6 +130,12 @@ def _list_functions(totals: Mapping[str, RunTotals]) -> tuple[FunctionStats, ...
         for name, each in totals.items()
     )
     return tuple(sorted(found, key=lambda function: (-function.seconds, function.name)))
+
+
+def _list_demand(tables: Tables) -> tuple[tuple[Shape, int], ...]:
+    return tuple(
+        (_shape(dict(needs)), count) for needs, count in count_waiting(tables).most_common(MOST_SHAPES)
+    )
 
 
 def _shape(amounts: Mapping[str, int]) -> Shape:

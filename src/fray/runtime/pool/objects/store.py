@@ -29,7 +29,7 @@ import struct
 import threading
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from fray.errors import ObjectLostError, StoreDirectoryError, StoreFullError
 from fray.runtime.container import is_in_memory
@@ -66,6 +66,7 @@ _LOCK = ".lock"
 _SPILLING = f"spilling{_LOCK}"
 _COUNT = struct.Struct("<q")
 _IDENTITY = re.compile("[0-9a-f]+")
+T = TypeVar("T")
 _LOCK_SECONDS = 1.0
 """How long `spill` waits for writers at most: its caller has more to do, and they may stand still."""
 _FILES_A_WRITE = 32
@@ -96,8 +97,6 @@ class Written(NamedTuple):
 # dropped when any descriptor of its file is closed.
 _threads = threading.Lock()
 _counter = itertools.count()
-ROUNDS = 10
-"""How often an object is looked for in memory and on disk, while it may move between them."""
 
 
 class HostStore:
@@ -209,13 +208,31 @@ class HostStore:
             ObjectLostError: there is none here.
             StoreDirectoryError: a file of its name isn't this user's, or can't be mapped.
         """
-        # Spilling makes the file on disk visible before it takes the one in memory away, so that an object
-        # that is missed in both was freed, or written again between both looks. The next round has that,
-        # unless it was spilled and written once more meanwhile, and so in each round.
-        for folder in (self._memory, self._disk) * ROUNDS:
+
+        def map_it(path: str) -> memoryview | None:
             with contextlib.suppress(FileNotFoundError):
-                return self._mappings.open(identity, f"{folder}/{identity:x}")
-        raise ObjectLostError(f"{identity:x}", f"it is neither in {self._memory} nor in {self._disk}")
+                return self._mappings.open(identity, path)
+            return None
+
+        found = self._find(identity, map_it)
+        if found is None:
+            raise ObjectLostError(f"{identity:x}", f"it is neither in {self._memory} nor in {self._disk}")
+        return found
+
+    def _find(self, identity: ObjectId, look: Callable[[str], T | None]) -> T | None:
+        """Return what `look` finds at the path that an object has by now; None if it isn't here."""
+        with contextlib.ExitStack() as stack:
+            for locked in (False, True):
+                if locked:
+                    # It was freed, or written again between both looks. Nothing moves under the lock, which
+                    # isn't waited for without end: who holds it may be stopped, or be what a finalizer that
+                    # reads has interrupted.
+                    with contextlib.suppress(TimeoutError):
+                        stack.enter_context(self._locked(_LOCK_SECONDS))
+                for folder in (self._memory, self._disk):
+                    if (found := look(f"{folder}/{identity:x}")) is not None:
+                        return found
+        return None
 
     def unmap(self, identity: ObjectId) -> None:
         """Keep no mapping of an object for later readers of this process: they are seldom, or far away.
@@ -226,9 +243,7 @@ class HostStore:
 
     def contains(self, identity: ObjectId) -> bool:
         """Whether an object is here."""
-        return any(
-            os.path.lexists(f"{folder}/{identity:x}") for folder in (self._memory, self._disk) * ROUNDS
-        )
+        return bool(self._find(identity, lambda path: os.path.lexists(path) or None))
 
     def free(self, identity: ObjectId, *, spare: bool = False) -> bool:
         """Remove an object, if it is here; a process that has it mapped keeps it. Waits for nobody.
@@ -474,12 +489,16 @@ class HostStore:
     @contextlib.contextmanager
     def _locked(self, seconds: float = math.inf) -> Iterator[None]:
         """Count alone within the block. Raises `TimeoutError` where that can't be had in so many seconds."""
-        with _threads:
+        if not _threads.acquire(timeout=-1 if seconds == math.inf else seconds):
+            raise TimeoutError("another thread holds the lock")
+        try:
             lock_file(self._count, seconds)
             try:
                 yield
             finally:
                 fcntl.lockf(self._count, fcntl.LOCK_UN)
+        finally:
+            _threads.release()
 
     def _used(self) -> int:
         data = os.pread(self._count, _COUNT.size, 0)

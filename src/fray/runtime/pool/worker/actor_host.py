@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from fray.payload.values.texts import cut, text_of, type_name
-from fray.runtime.actor_life import PROBE, ActorLife, set_current_life
+from fray.runtime.actor_life import PROBE, ActorLife, find_method, set_current_life
 from fray.runtime.pool.current import OnWait, RunningTask, TaskInterrupt
 from fray.runtime.pool.messages.commands import CreateActor, EndActor, RunTask
 from fray.runtime.pool.messages.events import ActorEnded, ActorReady, TaskDone
@@ -200,7 +200,7 @@ class ActorHost:
             self._answer(actor, spec)
             return
         running = RunningTask(spec.id, spec.name, self._on_wait)
-        call = Call(running, command, lambda: getattr(actor.instance, spec.method), consume, actor.loop)
+        call = Call(running, command, lambda: find_method(actor.instance, spec.method), consume, actor.loop)
         with actor.lock:
             ends = actor.leaving
             if not ends:
