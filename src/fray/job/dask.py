@@ -18,7 +18,7 @@ from fray.runtime.pool.pod import PodPool
 if TYPE_CHECKING:
     from distributed import Client, SpecCluster
 
-__all__ = ["check_installed", "is_joined", "join", "join_pool", "start"]
+__all__ = ["DaskContext", "check_installed", "is_joined", "join", "join_pool", "start"]
 
 HEAD_SECONDS: Final = 600.0
 """How long the scheduler of a job's workers may have no address: rank 0 may pull its image."""
@@ -144,3 +144,8 @@ class _Owner:
             self._client.close()
         if self._cluster is not None:
             self._cluster.close()
+
+
+def DaskContext(max_workers: int | None = None, **options: Any) -> JobContext:  # noqa: N802 - as `RayContext`
+    """Return a context on Dask; see `start`."""
+    return start(max_workers, **options)

@@ -35,6 +35,7 @@ from fray.job.dask_values import (
     read_outcome,
 )
 from fray.job.engine import END, LATE, ContextStats, time_left
+from fray.job.engine_pods import OFFERS, holds
 from fray.job.numbered_refs import only_of, register_engine
 from fray.job.options import TaskOptions
 from fray.job.progress import FutureState
@@ -204,18 +205,21 @@ class DaskEngine(DaskActors):
         shape = tuple(sorted(resources.items()))
         if not shape or shape in self._fitting:
             return True
-        if any(all(each.get(name, 0) >= wanted for name, wanted in shape) for each in self._offers()):
+        offers, in_pods = self._offers()
+        if any(holds(each, resources) for each in offers):
             self._fitting.add(shape)
             return True
-        return False
+        return in_pods and not offers  # the first worker will say what it has
 
-    def _offers(self) -> list[Mapping[str, float]]:
+    def _offers(self) -> tuple[list[Mapping[str, float]], bool]:
+        """Return what workers have that are there or may come, and whether they are those of a job."""
         workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
-        return [each["resources"] for each in workers]
+        to_come = self._client.get_metadata(OFFERS, None)
+        return [*(each["resources"] for each in workers), *(to_come or ())], to_come is not None
 
     def _unschedulable(self, name: str, resources: Mapping[str, float]) -> UnschedulableError:
         offered = [{key: one for key, one in each.items() if key not in (TASKS, ACTORS)}
-                   for each in self._offers()]  # fmt: skip
+                   for each in self._offers()[0]]  # fmt: skip
         most = max(offered, key=len, default={})
         return UnschedulableError(name, _shown(resources), _shown(most) or "none")
 

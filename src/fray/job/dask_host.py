@@ -53,7 +53,7 @@ from fray.job.tasks import Task
 from fray.job.threads import ThreadEngine
 from fray.job.workers import ThreadWorkers, know_slot
 from fray.payload.values.exceptions import decode_error
-from fray.runtime.actor_life import current_life
+from fray.runtime.actor_life import current_life, find_method
 from fray.runtime.pool.objects.calls import decode_call
 from fray.runtime.pool.objects.functions import decode_function
 from fray.runtime.pool.objects.values import INLINE_LIMIT, decode
@@ -463,7 +463,7 @@ class ActorHost:
 def _call_method(engine: DaskEngine, actor: LocalActor, spec: CallSpec) -> Any:
     values = [ObjectRef(engine, engine.refer(number))._take(None) for number in spec.deps]
     positional, named = decode_call(spec.args, values)
-    return getattr(actor.instance, spec.method)(*positional, **named)
+    return find_method(actor.instance, spec.method)(*positional, **named)
 
 
 def cancel_task(token: str, number: int, dask_worker: Worker) -> None:

@@ -15,6 +15,7 @@ import signal
 import socket
 import sys
 import uuid
+from collections import Counter
 from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any, Final, NamedTuple
@@ -23,16 +24,19 @@ from fray.errors import AttemptOverError, ContextUnavailableError, FrayError
 from fray.job.dask import IN_PODS, check_installed
 from fray.job.engine_pods import (
     ANSWER_SECONDS,
+    OFFERS,
+    Unheld,
     Versions,
     WorkerPod,
     check_versions,
+    holds,
     report_end,
     report_missing,
 )
 from fray.payload.stamp import Stamp
 from fray.runtime.api.client import ApiAccess
 from fray.runtime.identity import Identity
-from fray.runtime.pool.head.scaling import JobScale, ScaleLimits, Scaling
+from fray.runtime.pool.head.scaling import JobScale, ScaleLimits, Scaling, read_most
 from fray.runtime.pool.head_pod import RESTARTED, is_first, stand_by
 from fray.runtime.pool.messages.specs import Shape
 from fray.runtime.pool.pod import PodPool
@@ -72,6 +76,7 @@ class Workers:
         self._released: set[str] = set()
         """Names of workers that were asked to go; those that the scheduler still has hand over."""
         self._retiring: set[asyncio.Task[None]] = set()
+        self._unheld = Unheld()
         self.stopped = False
         scheduler.handlers["fray_stand"] = self.stand
 
@@ -82,14 +87,27 @@ class Workers:
         return [self._token, [*_read_versions()], worker is None and name in self._released, running]
 
     def count_wanted(self, offered: Shape) -> int:
-        """See `Workload`: a thread for each task, and a worker for results that are held."""
-        tasks = len(self._scheduler.unrunnable) + len(self._scheduler.queued)
+        """See `Workload`: a thread for each task, and a worker for results that are held.
+
+        Tasks count for nothing whose resources no worker can ever hold.
+        """
+        unheld = self.find_unheld(offered)
+        self._unheld.tell(unheld, tuple(_resources_of(dict(offered)).items()))
+        tasks = len(self._scheduler.unrunnable) + len(self._scheduler.queued) - unheld.total()
         workers = self._scheduler.workers.values()
         tasks += sum(len(worker.processing) for worker in workers)
         threads = max([1, *(worker.nthreads for worker in workers)])
         actors = sum(bool(worker.actors) for worker in workers)
         holding = any(worker.has_what for worker in workers)
         return max(math.ceil(tasks / (dict(offered).get("CPU") or threads)), actors, holding)
+
+    def find_unheld(self, offered: Shape) -> Counter[Shape]:
+        """Return what resources wait that no worker can ever hold, with counts; see `Workload`."""
+        offers = [worker.resources for worker in self._scheduler.workers.values()]
+        offers.append(_resources_of(dict(offered)))
+        asked = (task.resource_restrictions or {} for task in self._scheduler.unrunnable)
+        never = (each for each in asked if not any(holds(offer, each) for offer in offers))
+        return Counter(tuple(sorted(each.items())) for each in never if offered)
 
     def count_workers(self) -> int:
         """See `Workload`."""
@@ -132,12 +150,11 @@ class Joining:
         if await self._is_refused(address):
             return False
         ports = f"{POOL_OBJECT_PORTS[0]}:{POOL_OBJECT_PORTS[1]}"
-        named = {name: amount for name, amount in pod.resources.items() if name not in ("CPU", "memory")}
         nanny = Nanny(
             address,
             nthreads=max(1, int(pod.resources["CPU"])),
             memory_limit=int(pod.resources["memory"]),
-            resources=named,
+            resources=_resources_of(pod.resources),
             name=self._name,
             host=pod.pool.objects.host,
             port=ports,
@@ -242,7 +259,10 @@ async def _be_scheduler(pool: PodPool, environ: Mapping[str, str]) -> int:
     )
     # Before it listens: workers that are there already ask at once.
     workers = Workers(scheduler)
+    offered = dict(read_most(environ))
     async with scheduler:
+        # Its start clears what was set before; nobody is answered until then.
+        scheduler.set_metadata(keys=[OFFERS], value=[_resources_of(offered)] if offered else [])
         limits, access = ScaleLimits.from_env(environ), ApiAccess.in_pod(environ)
         if limits is not None and access is not None:
             Scaling(loop, workers, limits=limits, scale=JobScale.from_env(environ, access)).start()
@@ -251,6 +271,11 @@ async def _be_scheduler(pool: PodPool, environ: Mapping[str, str]) -> int:
         await ending.wait()
         workers.stopped = True
     return 0
+
+
+def _resources_of(offered: Mapping[str, float]) -> dict[str, float]:
+    """Return what a worker's resources are called in Dask, which counts threads and memory by themselves."""
+    return {name: amount for name, amount in offered.items() if name not in ("CPU", "memory")}
 
 
 def _read_versions() -> Versions:

@@ -19,6 +19,8 @@ from fray.errors import AttemptOverError, ContextUnavailableError, HeadUnknownEr
 from fray.kube.errors import ApiError
 from fray.runtime.outcome_report import Reporter
 from fray.runtime.pool.host.readiness import ReadinessServer
+from fray.runtime.pool.machine.resources import UNBOUNDED, describe_shape
+from fray.runtime.pool.messages.specs import Shape
 from fray.runtime.pool.pod import PodPool, read_offer
 from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.worker_pod import HEAD_SECONDS, PATIENCE, build_resources
@@ -32,11 +34,14 @@ from fray.vocabulary import (
 
 __all__ = [
     "ANSWER_SECONDS",
+    "OFFERS",
     "Join",
+    "Unheld",
     "Versions",
     "WorkerPod",
     "check_versions",
     "describe_packages",
+    "holds",
     "report_end",
     "report_missing",
 ]
@@ -47,6 +52,8 @@ ANSWER_SECONDS: Final = 5.0
 """How long the head, and the API server, may take to answer."""
 TRY_SECONDS: Final = 1.0
 """Between two tries to join."""
+OFFERS: Final = "fray-offers"
+"""Metadata of Dask's scheduler: a list of the resources that each worker has; empty: the job doesn't say."""
 
 
 class Versions(NamedTuple):
@@ -121,6 +128,32 @@ Join = Callable[[WorkerPod, Address], bool]
 
 Raises `AttemptOverError`, `PoolVersionError`, and what stands for a head that doesn't answer.
 """
+
+
+class Unheld:
+    """Warns of what waits and no worker can ever hold: of each shape once."""
+
+    def __init__(self) -> None:
+        self._told: set[Shape] = set()
+
+    def tell(self, waiting: Mapping[Shape, int], offered: Shape) -> None:
+        """Take note of shapes that no worker can hold, with how many wait for each; each offers so much."""
+        bounded = tuple((name, amount) for name, amount in offered if amount < UNBOUNDED)
+        for shape, count in waiting.items():
+            if shape not in self._told:
+                self._told.add(shape)
+                _log.warning(
+                    "No worker can ever hold %s (each has %s), for which %s tasks or actors wait. "
+                    "Let them ask for less, or give workers more: spec.workers.resources.",
+                    describe_shape(shape),
+                    describe_shape(bounded),
+                    count,
+                )
+
+
+def holds(offered: Mapping[str, float], wanted: Mapping[str, float]) -> bool:
+    """Return whether somebody who offers so much could ever hold that."""
+    return all(offered.get(name, 0.0) >= amount for name, amount in wanted.items())
 
 
 def describe_packages(package: str) -> str:

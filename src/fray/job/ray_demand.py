@@ -10,12 +10,14 @@ import contextlib
 import logging
 import os
 import signal
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Final
 
-from fray.job.ray_node import LOOK_SECONDS, connect, read_head_versions
+from fray.job.engine_pods import Unheld, holds
+from fray.job.ray_node import LOOK_SECONDS, connect, read_head_versions, write_offer
 from fray.runtime.pool.head.scaling import JobScale, ScaleLimits, Scaling
 from fray.runtime.pool.machine.growth import count_missing
 from fray.runtime.pool.messages.specs import Shape
@@ -28,6 +30,8 @@ _log = logging.getLogger(__name__)
 
 STATES: Final = "ray.core.generated.autoscaler_pb2"
 """Ray's module of what the head says of nodes; its names exist only once it's imported."""
+KINDS: Final = frozenset({"CPU", "GPU", "TPU", "memory"})
+"""Resources of which a worker has none where its offer doesn't name them."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,8 @@ class RayWorkload:
     gcs: Any
     nodes: Sequence[RayNode] = ()
     waiting: Sequence[tuple[Shape, int]] = ()
+    others: Sequence[Mapping[str, float]] = ()
+    """What ranks' nodes have: no CPU, and all else."""
     stopped: bool = field(default=False, init=False)
     _released: set[str] = field(default_factory=set)
 
@@ -57,6 +63,22 @@ class RayWorkload:
         totals = [node.total for node in self.nodes] or [{"CPU": 1.0}]
         known = offered or tuple(max(totals, key=lambda total: total.get("CPU", 0.0)).items())
         return sum(not node.idle for node in self.nodes) + count_missing(known, self.waiting)
+
+    def find_unheld(self, offered: Shape) -> dict[Shape, int]:
+        """Return what waits and no node can ever hold, with counts; see `Workload` for `offered`.
+
+        Ray itself gives nodes further resources, such as `accelerator_type:A100`: what names them is looked
+        at once there is a worker. Those of placement groups are no node's own.
+        """
+        nodes = [dict(offered), *(node.total for node in self.nodes), *self.others]
+        unheld: Counter[Shape] = Counter()
+        for shape, count in self.waiting if offered else ():
+            wanted = dict(shape)
+            known = bool(self.nodes) or wanted.keys() <= KINDS | nodes[0].keys()
+            of_group = any("_group_" in name for name in wanted)
+            if known and not of_group and not any(holds(node, wanted) for node in nodes):
+                unheld[tuple(sorted(shape))] += count
+        return unheld
 
     def count_workers(self) -> int:
         """See `Workload`."""
@@ -82,10 +104,14 @@ class RayWorkload:
         status = import_module(STATES).NodeStatus
         idle = status.Value("IDLE")
         at_work = (idle, status.Value("RUNNING"))
+        there = [node for node in state.node_states if node.status in at_work]
         self.nodes = [
             RayNode(node.node_id.hex(), dict(node.total_resources), node.status == idle)
-            for node in state.node_states
-            if node.labels.get(LABEL_ROLE) == "worker" and node.status in at_work
+            for node in there
+            if node.labels.get(LABEL_ROLE) == "worker"
+        ]
+        self.others = [
+            dict(node.total_resources) for node in there if node.labels.get(LABEL_ROLE) != "worker"
         ]
         asked = [(each.request, each.count) for each in state.pending_resource_requests]
         asked += [(each, 1) for gang in state.pending_gang_resource_requests for each in gang.requests]
@@ -98,11 +124,14 @@ async def ask_for_workers(head: Address, limits: ScaleLimits, scale: JobScale) -
 
     # At once, since a look at a head that has ended takes up to a minute, and nothing here needs an order.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    workload = RayWorkload(await await_head(head))
+    gcs = await await_head(head)
+    workload, unheld = RayWorkload(gcs), Unheld()
+    await asyncio.to_thread(write_offer, gcs, limits.offered)
     Scaling(asyncio.get_running_loop(), workload, limits=limits, scale=scale).start()
     while True:
         try:
             await asyncio.to_thread(workload.look)
+            unheld.tell(workload.find_unheld(limits.offered), limits.offered)
         except RayError as error:
             _log.warning("Ray's head doesn't say what work there is: %s", error)
         await asyncio.sleep(LOOK_SECONDS)

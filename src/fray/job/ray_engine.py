@@ -8,6 +8,7 @@ What the workers run is in `ray_tasks`, what options mean in `ray_options`, what
 from __future__ import annotations
 
 import contextlib
+import os
 import pickle
 import threading
 import time
@@ -37,10 +38,12 @@ from fray.job.actors import ActorHandle
 from fray.job.calls import Call, MethodCall
 from fray.job.context import JobContext
 from fray.job.engine import END, LATE, ContextStats, EngineBase, deadline_after, time_left
+from fray.job.engine_pods import holds
 from fray.job.options import ActorOptions, Lifetime, TaskOptions
 from fray.job.passing import list_items, refuse_generator
 from fray.job.progress import FutureState
 from fray.job.ray_failures import RetriedFailureError, build_failure, decode_failure
+from fray.job.ray_node import read_offer_here
 from fray.job.ray_options import (
     actor_arguments,
     check_fits,
@@ -53,6 +56,7 @@ from fray.job.ray_values import ActorCall, RayActor, RayEntry, RaySession, RaySt
 from fray.job.refs import GeneratorFuture, ObjectRef
 from fray.job.timeline import TaskRun
 from fray.job.traits import Feature, refuse
+from fray.vocabulary import ENV_WORKERS_ENGINE
 
 __all__ = ["RayEngine", "latest_context"]
 
@@ -94,6 +98,7 @@ class RayEngine(EngineBase):
         """Handles of the named actors that were made here, by their ids: they live as long as the context."""
         self._killed: set[str] = set()
         """Actors that were ended for good by this process."""
+        self._offer: dict[str, float] = {}
         self._subscribed = threading.local()
         self._watches: dict[object, Callable[[Any], None]] = {}
         """One for each thread that waits for values, while anybody wants to hear of them."""
@@ -297,8 +302,18 @@ class RayEngine(EngineBase):
         return self.submit(Call(raise_error, (error,), {}), nothing, streaming=streaming)
 
     def _check_fits(self, name: str, wanted: Mapping[str, float]) -> None:
-        if self.session.fixed and wanted:
-            check_fits(name, wanted, [node["Resources"] for node in ray.nodes() if node["Alive"]])
+        """Raise `UnschedulableError` where no node that there is, or may come, could ever hold it."""
+        if not wanted or not (self.session.fixed or self._find_offer()) or holds(self._offer, wanted):
+            return
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        check_fits(name, wanted, [*nodes, self._offer] if self._offer else nodes)
+
+    def _find_offer(self) -> bool:
+        """Return whether it's known what each worker of the job offers that has this Ray."""
+        of_job = os.environ.get(ENV_WORKERS_ENGINE) == "ray"  # noqa: TID251 - as the context was found
+        if of_job and not self._offer:
+            self._offer = read_offer_here()
+        return bool(self._offer)
 
     def cancel(self, entry: Any, *, force: bool) -> None:
         """Interrupt a task where Python code runs; end its worker if that doesn't help, or by `force`."""

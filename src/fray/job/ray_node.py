@@ -25,6 +25,7 @@ from typing import IO, Any, Final, NamedTuple
 
 from fray.job.engine_pods import ANSWER_SECONDS, Versions
 from fray.payload.stamp import Stamp
+from fray.runtime.pool.messages.specs import Shape
 from fray.runtime.pool.objects.directories import MEMORY_SHARE
 from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.worker_pod import DRAIN_SECONDS
@@ -39,9 +40,11 @@ __all__ = [
     "build_token",
     "connect",
     "read_head_versions",
+    "read_offer_here",
     "read_versions",
     "was_released",
     "write_head_versions",
+    "write_offer",
     "write_token",
 ]
 
@@ -55,6 +58,8 @@ LEAST_STORE: Final = 80_000_000
 NAMESPACE: Final = b"fray"
 VERSIONS: Final = b"versions"
 """In the head's key-value store: what the head has, as JSON. It's written once the head is there."""
+OFFER: Final = b"offer"
+"""There too: what each worker of the job offers, as JSON. Only pods of workers and who asks for them know."""
 
 
 class Ports(NamedTuple):
@@ -206,6 +211,18 @@ def read_head_versions(gcs: Any) -> Versions:
     if written is None:
         raise OSError("the head isn't ready")
     return Versions(*json.loads(written))
+
+
+def write_offer(gcs: Any, offered: Shape) -> None:
+    """Say what each worker of the job offers, where its spec says it."""
+    if offered:
+        gcs.internal_kv_put(OFFER, json.dumps(dict(offered)).encode(), True, NAMESPACE)
+
+
+def read_offer_here() -> dict[str, float]:
+    """Return what each worker of this process's Ray offers; empty: nobody has said so, or it is of no job."""
+    told = import_module("ray.experimental.internal_kv")._internal_kv_get(OFFER, namespace=NAMESPACE)
+    return {} if told is None else json.loads(told)
 
 
 def read_versions() -> Versions:

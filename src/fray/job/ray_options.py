@@ -8,7 +8,9 @@ from typing import Any
 from fray.errors import UnschedulableError
 from fray.job.calls import NON_PREEMPTIBLE
 from fray.job.checks import check_env
+from fray.job.engine_pods import holds
 from fray.job.options import ActorOptions, Lifetime, TaskOptions
+from fray.runtime.pool.machine.resources import UNBOUNDED, describe_shape
 
 __all__ = ["actor_arguments", "check_fits", "name_resources", "resource_arguments", "task_arguments"]
 
@@ -64,15 +66,19 @@ def actor_arguments(options: ActorOptions, namespace: str) -> dict[str, Any]:
 def check_fits(task: str, wanted: Mapping[str, float], nodes: Iterable[Mapping[str, float]]) -> None:
     """Raise `UnschedulableError` unless a node of those that there are could ever hold it."""
     offered = list(nodes)
-    if any(all(amount <= node.get(name, 0.0) for name, amount in wanted.items()) for node in offered):
+    if any(holds(node, wanted) for node in offered):
         return
     largest = max(offered, key=lambda node: node.get("CPU", 0.0), default={})
     raise UnschedulableError(task, _text(wanted), _text(largest))
 
 
 def _text(resources: Mapping[str, float]) -> str:
-    shown = {name: amount for name, amount in resources.items() if not name.startswith("node:")}
-    return ", ".join(f"{name}: {amount:g}" for name, amount in sorted(shown.items())) or "nothing"
+    shown = {
+        name: amount
+        for name, amount in resources.items()
+        if not name.startswith("node:") and amount < UNBOUNDED
+    }
+    return describe_shape(tuple(sorted(shown.items())))
 
 
 def _environment(runtime_env: Any, env: Mapping[str, str] | None) -> dict[str, Any]:

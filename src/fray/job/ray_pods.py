@@ -31,12 +31,13 @@ from fray.job.ray_node import (
     read_versions,
     was_released,
     write_head_versions,
+    write_offer,
     write_token,
 )
 from fray.job.ray_start import try_to_start
 from fray.runtime.api.client import ApiAccess
 from fray.runtime.identity import Identity
-from fray.runtime.pool.head.scaling import JobScale, ScaleLimits
+from fray.runtime.pool.head.scaling import JobScale, ScaleLimits, read_most
 from fray.runtime.pool.head_pod import stand_by
 from fray.runtime.pool.pod import PodPool
 from fray.runtime.pool.transport.addresses import Address
@@ -143,6 +144,7 @@ def join(pod: WorkerPod, head: Address) -> bool:
         gcs = node.wait(pod.leaving)
         if gcs is None:
             return False
+        write_offer(gcs, read_most(pod.pool.environ))
         with pod.joined():
             asked = time.monotonic()
             while node.runs:

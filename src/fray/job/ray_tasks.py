@@ -28,7 +28,7 @@ from fray.job.options import TaskOptions
 from fray.job.progress_display import turn_off
 from fray.job.ray_failures import ConstructorFailedError, RetriedFailureError, TaskFailureError, TimeUp
 from fray.job.tasks import retry_wanted
-from fray.runtime.actor_life import ActorLife, set_current_life
+from fray.runtime.actor_life import ActorLife, find_method, set_current_life
 from fray.runtime.loop_thread import LoopThread, RunningCoroutine, iterate
 from fray.vocabulary import EXIT_FAILURE
 
@@ -134,7 +134,7 @@ class ActorHost:
     def call(self, call: str, task: RayTask, method: str, *args: Any, **kwargs: Any) -> Any:
         """Run a method to its result."""
         with _failures_as_data(task), _in_context(self._engine), self._cancellable(call, task):
-            value = getattr(self._instance, method)(*args, **kwargs)
+            value = find_method(self._instance, method)(*args, **kwargs)
             return self._await(call, value) if inspect.iscoroutine(value) else value
 
     def stream(self, call: str, task: RayTask, method: str, *args: Any, **kwargs: Any) -> Iterator[Any]:
@@ -142,7 +142,7 @@ class ActorHost:
         with _in_context(self._engine):
             try:
                 with self._cancellable(call, task):
-                    source = getattr(self._instance, method)(*args, **kwargs)
+                    source = find_method(self._instance, method)(*args, **kwargs)
             except Exception as error:  # noqa: BLE001 - see `run_stream`
                 yield TaskFailureError.of(error, task.name)
                 return

@@ -36,6 +36,19 @@ from distributed import Client
 with Client() as client:
     print(client.submit(pow, 12, 2).result(), flush=True)
 """
+LIBRARY = """
+from distributed import Client, get_client
+def compute():
+    return get_client().submit(pow, 12, 2).result()
+try:
+    get_client()
+except ValueError:
+    print("no client yet", flush=True)
+with Client() as client:
+    assert get_client() is client
+    print(compute(), flush=True)
+"""
+"""As code that gets no client by its arguments finds that of its program."""
 
 
 class DaskAttempt:
@@ -69,7 +82,7 @@ class DaskAttempt:
     def start_worker(self, pod: int = 1, **more: str) -> subprocess.Popen[str]:
         """Start the program of a worker's pod."""
         own = {"TEST_PROGRAM": "worker", "FRAY_WORKERS_SHAPE": "CPU=1,memory=300000000"}
-        return self.start(PROGRAM, pod, **own, **more)
+        return self.start(PROGRAM, pod, **(own | more))
 
     def start_rank(self, program: str, rank: int = 1) -> subprocess.Popen[str]:
         """Start the main program of a rank."""
@@ -106,6 +119,46 @@ def test_users_and_contexts_find_the_scheduler_and_run_on_the_workers(dask: Dask
     assert scheduler.wait(PATIENCE) == 0
     dask.attempt.api.remove("rank-0")
     assert early.wait(PATIENCE) == EXIT_ATTEMPT_OVER
+
+
+def test_code_that_asks_dask_for_its_client_finds_that_of_the_program(dask: DaskAttempt) -> None:
+    dask.start_scheduler()
+    dask.start_worker(1)
+    program = dask.start_rank(LIBRARY)
+    assert read_line(program) == "no client yet\n"
+    assert read_line(program) == "144\n"
+
+
+def test_what_no_worker_can_ever_hold_is_refused_and_the_rest_waits_for_workers(dask: DaskAttempt) -> None:
+    bounds = {"FRAY_WORKERS_MAX": "1", "FRAY_WORKERS_MIN": "0", "FRAY_WORKERS_IDLE_SECONDS": "600"}
+    dask.start_scheduler(FRAY_WORKERS_SHAPE="CPU=1,gpu=2", **bounds)
+    program = dask.start_rank(SHAPES)
+    assert read_line(program) == "asks for GPU: 3, which no worker has (the largest has GPU: 2)\n"
+    wait_until(lambda: dask.attempt.api.scale == 1)
+    dask.start_worker(1, FRAY_WORKERS_SHAPE="CPU=1,memory=300000000,gpu=2")
+    assert read_line(program) == "2\n"
+
+
+def test_before_the_first_worker_what_a_job_without_cpu_in_its_spec_asks_for_waits(
+    dask: DaskAttempt,
+) -> None:
+    dask.start_scheduler()
+    program = dask.start_rank(SHAPES.replace("'GPU': 3", "'GPU': 2"))
+    dask.start_worker(1, FRAY_WORKERS_SHAPE="CPU=1,memory=300000000,gpu=2")
+    assert read_line(program) == "1\n"
+    assert read_line(program) == "2\n"
+
+
+SHAPES = """
+from fray.errors import UnschedulableError
+from fray.job import TaskOptions, get_default_job_ctx
+ctx = get_default_job_ctx()
+try:
+    print(ctx.get(ctx.run(abs, -1, options=TaskOptions(resources={'GPU': 3}))), flush=True)
+except UnschedulableError as error:
+    print(error.message.partition(" ")[2], flush=True)
+print(ctx.get(ctx.run(abs, -2, options=TaskOptions(resources={'GPU': 2, 'CPU': 1}))), flush=True)
+"""
 
 
 def test_a_worker_that_is_asked_to_go_hands_over_and_ends_with_0(dask: DaskAttempt) -> None:

@@ -72,6 +72,16 @@ while any(node["Alive"] and node["Resources"].get("CPU") for node in ray.nodes()
     time.sleep(0.05)
 print("gone")
 """
+REFUSED = """
+import ray
+from fray.errors import UnschedulableError
+from fray.job import TaskOptions, get_default_job_ctx
+ctx = get_default_job_ctx()
+try:
+    ctx.get(ctx.run(abs, -1, options=TaskOptions(resources={"CPU": 3})))
+except UnschedulableError as error:
+    print(error.message.partition(" ")[2])
+"""
 HELD = """
 import pathlib, ray, time
 ray.init()
@@ -86,6 +96,8 @@ print(ray.get(held.remote({folder!r})))
 """
 
 
+SHAPE, HAS = "CPU=1,memory=300000000", "CPU: 1, memory: 300000000"
+"""What a worker has: as a variable says it, and as errors do."""
 Worker: TypeAlias = "subprocess.Popen[str]"
 
 
@@ -119,7 +131,7 @@ class RayAttempt:
             text=True,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE if arguments == ["worker"] else None,
+            stderr=subprocess.PIPE if arguments in (["worker"], ["demand"]) else None,
             start_new_session=True,
         )
         self.started.append(process)
@@ -136,11 +148,11 @@ class RayAttempt:
     def start_demand(self) -> None:
         """Start who asks for workers, in the pod of rank 0."""
         bounds = {"FRAY_WORKERS_MIN": "0", "FRAY_WORKERS_MAX": "2", "FRAY_WORKERS_IDLE_SECONDS": "1"}
-        self.demand = self.start(["demand"], 0, FRAY_WORKERS_SHAPE="CPU=1", **bounds, **identity(0))
+        self.demand = self.start(["demand"], 0, FRAY_WORKERS_SHAPE=SHAPE, **bounds, **identity(0))
 
     def start_worker(self, pod: int, **more: str) -> subprocess.Popen[str]:
         """Start the program of a worker's pod."""
-        return self.start(["worker"], pod, FRAY_WORKERS_SHAPE="CPU=1,memory=300000000", **more)
+        return self.start(["worker"], pod, FRAY_WORKERS_SHAPE=SHAPE, **more)
 
     def start_workers_until(self, runs: Callable[[], bool], pods: Iterable[int]) -> tuple[Worker, int]:
         """Start a worker, and the next one where it's let go, as a Job does; return who `runs`, and its pod.
@@ -235,6 +247,21 @@ def test_who_asks_for_workers_may_end_and_the_next_one_goes_on(
     ray.demand.send_signal(signal.SIGTERM)
     assert ray.demand.wait(PATIENCE) == 0
     ray.start_demand()
+
+
+def test_what_no_worker_can_ever_hold_is_refused_by_a_context_and_told_of_what_asks_ray_itself(
+    ray: RayAttempt, rank_0: subprocess.Popen[str]
+) -> None:
+    send(rank_0, REFUSED)
+    assert read_line(rank_0) == f"asks for CPU: 3, which no worker has (the largest has {HAS})\n"
+    send(rank_0, "waits = ray.remote(num_cpus=5)(lambda: 1).remote(); print('asked')")
+    assert read_line(rank_0) == "asked\n"
+    assert ray.demand is not None
+    assert ray.demand.stderr is not None
+    told = next(line for line in ray.demand.stderr if "can ever hold" in line)
+    assert f"No worker can ever hold CPU: 5 (each has {HAS}), for which 1 tasks or actors wait" in told
+    send(rank_0, "ray.cancel(waits); del waits; print('cancelled')")
+    assert read_line(rank_0) == "cancelled\n"
 
 
 def test_a_lost_worker_costs_no_answer_and_one_that_is_asked_to_go_ends_its_task(

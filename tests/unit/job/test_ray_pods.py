@@ -10,12 +10,15 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
+from ray.core.generated import autoscaler_pb2
 from ray.exceptions import RpcError
 
 from fray.job import ray_demand, ray_pods
-from fray.job.engine_pods import WorkerPod
+from fray.job.engine_pods import Unheld, WorkerPod
 from fray.job.ray_demand import RayNode, RayWorkload, await_head
 from fray.job.ray_node import PORTS, build_start, build_token
+from fray.runtime.pool.machine.resources import UNBOUNDED
+from fray.runtime.pool.messages.specs import Shape
 from fray.runtime.pool.transport.addresses import Address
 from fray.vocabulary import POOL_PORTS, POOL_READY_PORT
 
@@ -78,6 +81,46 @@ def test_the_demand_is_what_runs_and_what_waits(
     assert RayWorkload(None, nodes, waiting).count_wanted(offered) == wanted
 
 
+CPUS = (("CPU", 4.0), ("memory", 8e9))
+LARGE, GPU, TYPE = (("CPU", 8.0),), (("GPU", 1.0),), (("CPU", 1.0), ("accelerator_type:A100", 0.001))
+
+
+@pytest.mark.parametrize(
+    ("waiting", "workers", "others", "offered", "unheld"),
+    [
+        ([((("CPU", 4.0),), 9), (LARGE, 2), (GPU, 1), (LARGE, 1)], [], [], CPUS, {LARGE: 3, GPU: 1}),
+        # Ranks hold what asks for no CPU.
+        ([((("memory", 9e9),), 1)], [], [{"CPU": 0.0, "memory": 1e10}], CPUS, {}),
+        # Only a worker shows what Ray itself says of its node.
+        ([(TYPE, 1)], [], [], CPUS, {}),
+        ([(TYPE, 1)], [{"CPU": 4.0, "accelerator_type:A100": 1.0}], [], CPUS, {}),
+        ([(TYPE, 1)], [{"CPU": 4.0}], [], CPUS, {TYPE: 1}),
+        ([((("CPU_group_0_ab12", 1.0),), 1)], [{"CPU": 4.0}], [], CPUS, {}),
+        # Without `cpu` in the job's spec the next worker may be larger than all before.
+        ([(LARGE, 1)], [{"CPU": 4.0}], [], (), {}),
+    ],
+)
+def test_what_no_worker_can_ever_hold_is_found(
+    waiting: list[tuple[Shape, int]],
+    workers: list[dict[str, float]],
+    others: list[dict[str, float]],
+    offered: Shape,
+    unheld: dict[Shape, int],
+) -> None:
+    nodes = [RayNode(str(number), total, idle=False) for number, total in enumerate(workers)]
+    assert RayWorkload(None, nodes, waiting, others).find_unheld(offered) == unheld
+
+
+def test_each_shape_that_no_worker_can_hold_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    unheld = Unheld()
+    for waiting in ({LARGE: 3}, {LARGE: 4}, {LARGE: 4, GPU: 1}):
+        unheld.tell(waiting, (("CPU", 4.0), ("memory", float(UNBOUNDED))))
+    large, gpu = caplog.messages
+    assert "No worker can ever hold CPU: 8 (each has CPU: 4), for which 3 tasks" in large
+    assert "spec.workers.resources" in large
+    assert "GPU: 1" in gpu
+
+
 class Gcs:
     """A head that refuses to drain nodes that have work by now."""
 
@@ -102,6 +145,32 @@ def test_idle_workers_go_and_none_that_has_got_work() -> None:
     assert workload.count_workers() == 2
 
 
+def test_only_workers_that_ray_calls_idle_may_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node with a task, an actor, or an object in use is RUNNING."""
+    nodes = [("IDLE", "worker"), ("RUNNING", "worker"), ("DRAINING", "worker"), ("IDLE", "host")]
+    state = autoscaler_pb2.ClusterResourceState()
+    for number, (status, role) in enumerate(nodes):
+        state.node_states.add(
+            node_id=bytes([number]),
+            status=autoscaler_pb2.NodeStatus.Value(status),
+            total_resources={"CPU": float(number)},
+            labels={"fray.dev/role": role},
+        )
+    state.pending_resource_requests.add(count=2).request.resources_bundle["CPU"] = 7.0
+    gang = state.pending_gang_resource_requests.add()
+    gang.requests.add().resources_bundle["GPU"] = 1.0
+    monkeypatch.setattr("ray.autoscaler.v2.sdk.get_cluster_resource_state", lambda _: state)
+    gcs = Gcs()
+    workload = RayWorkload(gcs)
+    workload.look()
+    assert workload.count_workers() == 2
+    assert workload.others == [{"CPU": 3.0}]
+    assert workload.waiting == [((("CPU", 7.0),), 2), ((("GPU", 1.0),), 1)]
+    workload.release(4)
+    assert gcs.asked == ["00"]
+    assert workload.count_workers() == 1
+
+
 @pytest.mark.parametrize(
     ("leaves", "released", "comes_back"), [(False, False, True), (True, False, False), (False, True, False)]
 )
@@ -109,6 +178,7 @@ def test_a_worker_whose_node_ends_comes_back_unless_it_was_asked_to_go(
     leaves: bool, released: bool, comes_back: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it returns decides whether the pod ends with 0."""
+    told: list[bytes] = []
 
     class Node:
         """A node that has ended by the first look, or runs on."""
@@ -117,8 +187,8 @@ def test_a_worker_whose_node_ends_comes_back_unless_it_was_asked_to_go(
 
         def __init__(self, *_: object, **__: object) -> None: ...
 
-        def wait(self, _: threading.Event) -> str:
-            return "the head"
+        def wait(self, _: threading.Event) -> object:
+            return SimpleNamespace(internal_kv_put=lambda *written: told.append(written[1]))
 
         def find(self, _: str) -> None: ...
 
@@ -131,10 +201,10 @@ def test_a_worker_whose_node_ends_comes_back_unless_it_was_asked_to_go(
     leaving = threading.Event()
     if leaves:
         leaving.set()
-    pod = SimpleNamespace(
-        pool=SimpleNamespace(objects=HEAD), resources={}, leaving=leaving, joined=contextlib.nullcontext
-    )
+    pool = SimpleNamespace(objects=HEAD, environ={"FRAY_WORKERS_SHAPE": "CPU=2,memory=1e9"})
+    pod = SimpleNamespace(pool=pool, resources={}, leaving=leaving, joined=contextlib.nullcontext)
     assert ray_pods.join(cast("WorkerPod", pod), HEAD) is comes_back
+    assert told == [b'{"CPU": 2.0, "memory": 1000000000.0}']
 
 
 def test_who_asks_for_workers_takes_no_head_that_may_be_started_again(
