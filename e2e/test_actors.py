@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import subprocess
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 from e2e.cluster.command import await_condition
 from e2e.job_namespace import JobNamespace
+from e2e.test_actors_of_jobs import SMALL, connect
+from fray.cluster import create_environment
 from fray.vocabulary import API_VERSION, FRAYACTOR_KIND, LABEL_ACTOR
 
 ACTOR_SECONDS = 180.0
@@ -83,8 +87,32 @@ def test_a_class_of_the_image_is_served_restarted_replaced_and_removed(jobs: Job
     jobs.kubectl("delete", "pod", "counter-0", "--wait=false")
     third = await_member(jobs, "counter", "has another pod", startNumber=1, ready=True, restarts=2)
     assert third["podUid"] != first["podUid"]
+    assert jobs.kubectl.items("networkpolicies", f"--selector={LABEL_ACTOR}=counter")
     jobs.kubectl("delete", "frayactor", "counter")
-    await_gone(jobs, "counter", "pods", "statefulsets", "configmaps")
+    await_gone(jobs, "counter", "pods", "statefulsets", "configmaps", "networkpolicies")
+
+
+def test_the_secrets_of_a_pickled_class_go_with_its_actor(jobs: JobNamespace, tmp_path: Path) -> None:
+    with connect(jobs) as cluster:
+        environment = create_environment(tmp_path)
+        counter = cluster.create_actor(
+            Counter, "aab", name="pickled", resources=SMALL, environment=environment
+        )
+        assert counter.total.remote().result(ACTOR_SECONDS) == 3
+        actor = cluster.find_actor("pickled").metadata
+
+    def list_secrets() -> list[str]:
+        return [
+            secret["metadata"]["name"]
+            for secret in jobs.kubectl.items("secrets")
+            for owner in secret["metadata"].get("ownerReferences", ())
+            if owner["uid"] == actor.uid
+        ]
+
+    assert list_secrets()
+    jobs.kubectl("delete", "frayactor", actor.name)
+    await_gone(jobs, actor.name, "pods", "statefulsets", "configmaps", "networkpolicies")
+    await_condition("its Secrets are gone", lambda: not list_secrets(), timeout=ACTOR_SECONDS)
 
 
 def test_a_constructor_that_fails_is_told(jobs: JobNamespace) -> None:
@@ -94,6 +122,23 @@ def test_a_constructor_that_fails_is_told(jobs: JobNamespace) -> None:
     member = await_member(jobs, "missing", "is given up", failed=True)
     assert not member["ready"]
     assert "NoSuchClass" in member["lastError"]["message"]
+
+
+def test_actors_whose_pods_can_not_be_made_say_why_and_get_them_later(jobs: JobNamespace) -> None:
+    jobs.kubectl("delete", "serviceaccount", "fray-job")
+    jobs.submit(build_actor("counter", "collections:Counter"))
+    tpu = {"resources": {"tpu": {"type": "v5p-16"}}, "environment": {"image": "fray-digits:0.1.0"}}
+    jobs.submit(build_actor("sliced", "collections:Counter", **tpu))
+
+    def all_say_why() -> bool:
+        told = [get_member(jobs, name).get("message", "") for name in ("counter", "sliced")]
+        return all('serviceaccount "fray-job" not found' in message for message in told)
+
+    await_condition("both say why they have no pods", all_say_why, timeout=ACTOR_SECONDS)
+    jobs.kubectl("create", "serviceaccount", "fray-job")
+    for name in ("counter", "sliced"):
+        jobs.kubectl.wait(f"frayactor/{name}", "condition=Ready", seconds=ACTOR_SECONDS)
+        assert "message" not in get_member(jobs, name)
 
 
 def test_a_slice_of_several_hosts_is_one_member_that_starts_anew_on_all_of_them(jobs: JobNamespace) -> None:
@@ -112,4 +157,4 @@ def test_a_slice_of_several_hosts_is_one_member_that_starts_anew_on_all_of_them(
     assert second["podUid"] not in {pod["metadata"]["uid"] for pod in pods}
     assert call(jobs, "sliced", "total", "[]") == "0"
     jobs.kubectl("delete", "frayactor", "sliced")
-    await_gone(jobs, "sliced", "pods", "jobsets", "configmaps")
+    await_gone(jobs, "sliced", "pods", "jobsets", "configmaps", "networkpolicies")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from e2e.job_namespace import JobNamespace, build_job, build_shell
-from fray.vocabulary import API_VERSION, JOBSET_API_VERSION
+from fray.vocabulary import API_VERSION, FRAYACTOR_KIND, JOBSET_API_VERSION
 
 SOURCE = (Path(__file__).parent / "programs" / "ask_api_server.py").read_text(encoding="utf-8")
 FORBIDDEN = 403
@@ -27,6 +27,12 @@ FRAY = f"/apis/{API_VERSION}/namespaces/{{namespace}}"
 JOBSETS = f"/apis/{JOBSET_API_VERSION}/namespaces/{{namespace}}/jobsets"
 CHILD = build_shell("child", "true", suspend=True)
 POD = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main", "image": "x"}]}}
+ACTOR = {
+    "apiVersion": API_VERSION,
+    "kind": FRAYACTOR_KIND,
+    "metadata": {"name": "counter"},
+    "spec": {"name": "counter", "entrypoint": {"class": "collections:Counter"}, "suspend": True},
+}
 ROLE = {"metadata": {"name": "more"}, "rules": []}
 
 ALLOWED = (
@@ -36,6 +42,9 @@ ALLOWED = (
     Request(200, "GET", f"{FRAY}/frayjobs/asker"),
     Request(200, "PATCH", f"{FRAY}/frayjobs/child", {"spec": {"stopped": True}}),
     Request(200, "DELETE", f"{FRAY}/frayjobs/child"),
+    # ... starts and sees actors, ...
+    Request(201, "POST", f"{FRAY}/frayactors", ACTOR),
+    Request(200, "GET", f"{FRAY}/frayactors/counter"),
     # ... hands over payloads that it can't read back, and results that it can, ...
     Request(201, "POST", f"{CORE}/secrets", {"metadata": {"name": "payload"}}),
     Request(201, "POST", f"{CORE}/configmaps", {"metadata": {"name": "result"}, "data": {"sum": "6"}}),
@@ -52,8 +61,10 @@ REFUSED = (
     Request(FORBIDDEN, "DELETE", f"{CORE}/secrets/payload"),
     Request(FORBIDDEN, "GET", f"{CORE}/configmaps"),
     Request(FORBIDDEN, "DELETE", f"{CORE}/configmaps/result"),
-    # The status of a job is the operator's word.
+    # The status of a job, or of an actor, is the operator's word.
     Request(FORBIDDEN, "PATCH", f"{FRAY}/frayjobs/asker/status", {"status": {"phase": "Succeeded"}}),
+    Request(FORBIDDEN, "PATCH", f"{FRAY}/frayactors/counter/status", {"status": {"readyReplicas": 1}}),
+    Request(FORBIDDEN, "PUT", f"{FRAY}/frayactors/counter/status", ACTOR),
     # Pods come about through jobs only, and nobody looks into another's.
     Request(FORBIDDEN, "POST", f"{CORE}/pods", POD),
     Request(FORBIDDEN, "DELETE", f"{CORE}/pods/{{pod}}"),
@@ -67,6 +78,7 @@ REFUSED = (
     Request(FORBIDDEN, "GET", "/api/v1/namespaces"),
     Request(FORBIDDEN, "GET", f"/apis/{API_VERSION}/frayjobs"),
     Request(FORBIDDEN, "POST", f"/apis/{API_VERSION}/namespaces/default/frayjobs", CHILD),
+    Request(FORBIDDEN, "POST", f"/apis/{API_VERSION}/namespaces/default/frayactors", ACTOR),
     Request(FORBIDDEN, "GET", "/api/v1/namespaces/fray-system/pods"),
 )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, NoReturn
 
@@ -32,15 +33,24 @@ from fray.plan.actor_lifecycle import (
     RootState,
     ScaleMembers,
     decide_actor,
+    find_lacking,
     read_root,
 )
-from fray.plan.actor_set import build_actor_labels, build_actor_set, build_actor_slice
+from fray.plan.actor_set import build_actor_labels, build_actor_set, build_actor_slice, build_slice_name
 from fray.plan.actor_slices import EndSlice, StartSlice
-from fray.plan.complaints import VOLUME_FAILURES, Complaint, find_held
+from fray.plan.complaints import (
+    MEMBER_CREATE_FAILURES,
+    PATIENCE_SECONDS,
+    VOLUME_FAILURES,
+    Complaint,
+    derive_pause,
+    find_held,
+)
 from fray.plan.network_policy import build_actor_network_policy
 from fray.plan.observation import Waiting
 from fray.plan.pod_observation import is_ending
 from fray.plan.remains import tells_of_end
+from fray.plan.timestamps import parse_time
 from fray.vocabulary import LABEL_ACTOR, LABEL_ACTOR_UID, Reason
 from fray.wire.frayactor import FRAYACTOR as CUSTOM
 from fray.wire.frayactor import FrayActor
@@ -126,6 +136,7 @@ class _Reconciler:
         self._expiry = Expiry(store, self._writer)
         self._refusals: dict[Place, Waiting] = {}
         self._volume_failures = share_complaints(services.api, VOLUME_FAILURES)
+        self._create_failures = share_complaints(services.api, MEMBER_CREATE_FAILURES)
 
     async def reconcile(self, place: Place) -> float | None:
         """Bring one actor a step further; return seconds after which to look again, None when events will do.
@@ -142,21 +153,45 @@ class _Reconciler:
         actor = self._kind.parse(body)
         now = self._services.clock()
         root, host = await self._look_at_root(actor), await self._look_at_host(actor)
-        observed = self._observe(place, actor, root, await self._read_complaints(place, now), host)
+        observed = self._observe(place, actor, root, host)
+        # Seconds since which each StatefulSet or JobSet has been there that lacks pods.
+        lacking = [
+            (now - parse_time(each["metadata"]["creationTimestamp"])).total_seconds()
+            for each in find_lacking(actor, observed)
+        ]
+        complaints = await self._read_complaints(place[0], observed, lacking, now)
+        observed = replace(observed, complaints=complaints)
         decision = self._decide(actor, observed, now=now)
         status = decision.status.to_manifest()
         if status != body.get("status"):
             self._store.update(await self._writer.write_status(body, status))
         # Those alone that were looked at: others may have gone since.
         self._cache(PODS, place[0]).forget_gone(place, [pod["metadata"]["uid"] for pod in observed.gone])
+        await self._apply(place, actor, observed, decision)
+        looks = list[float]()
+        if root is not None or actor.spec.entrypoint.hosted is not None:
+            looks.append(ROOT_SECONDS)
+        if any(_is_starting(pod) or is_ending(pod) for pod in observed.pods):
+            looks.append(CHANGING_SECONDS)
+        if lacking:
+            looks.append(derive_pause(min(lacking) / 4))
+        if decision.wake_at is not None:
+            # A moment later: a timer may fire a little early, and the pass would find nothing due.
+            looks.append((decision.wake_at - now).total_seconds() + 0.02)
+        return min(looks, default=None)
+
+    async def _apply(
+        self, place: Place, actor: FrayActor, observed: ActorObservation, decision: ActorDecision
+    ) -> None:
+        """Take the steps that are decided; raises `RefusedError` and `ApiError`."""
+        plan = self._services.settings.plan
         match decision.action:
             case CreateMembers(replicas):
-                plan = self._services.settings.plan
                 members = build_actor_set(actor, replicas=replicas, settings=plan)
                 await self._create(place, actor, STATEFUL_SETS, members)
             case RebuildMembers(replicas) if observed.members is not None:
                 renewed = actor.model_copy(update={"status": decision.status})
-                members = build_actor_set(renewed, replicas=replicas, settings=self._services.settings.plan)
+                members = build_actor_set(renewed, replicas=replicas, settings=plan)
                 await self._replace(observed.members, members)
             case ScaleMembers(replicas) if observed.members is not None:
                 await self._scale(observed.members, replicas)
@@ -166,15 +201,6 @@ class _Reconciler:
                 pass
         for step in decision.slices:
             await self._step(place, actor, decision, step)
-        looks = list[float]()
-        if root is not None or actor.spec.entrypoint.hosted is not None:
-            looks.append(ROOT_SECONDS)
-        if any(_is_starting(pod) or is_ending(pod) for pod in observed.pods):
-            looks.append(CHANGING_SECONDS)
-        if decision.wake_at is not None:
-            # A moment later: a timer may fire a little early, and the pass would find nothing due.
-            looks.append((decision.wake_at - now).total_seconds() + 0.02)
-        return min(looks, default=None)
 
     async def _step(
         self, place: Place, actor: FrayActor, decision: ActorDecision, step: StartSlice | EndSlice
@@ -184,10 +210,23 @@ class _Reconciler:
             case StartSlice(index, attempt):
                 renewed = actor.model_copy(update={"status": decision.status})
                 plan = self._services.settings.plan
+                if attempt > 1:
+                    last = build_slice_name(actor, index=index, attempt=attempt - 1)
+                    await self._make_sure_gone(place, actor, last)
                 made = build_actor_slice(renewed, index=index, attempt=attempt, settings=plan)
                 await self._create(place, actor, JOBSETS, made)
             case EndSlice(jobset):
                 await delete_child(self._api, self._services.lease, JOBSETS, jobset)
+
+    async def _make_sure_gone(self, place: Place, actor: FrayActor, name: str) -> None:
+        """Ask the server for the JobSet before: caches may be wrong. Raises `RefusedError` if it is there."""
+        try:
+            found = await self._api.get(JOBSETS, name, namespace=place[0])
+        except NotFoundError:
+            return
+        if is_controlled_by(found, actor.metadata.uid):
+            self._cache(JOBSETS, place[0]).remember(found)
+            raise RefusedError(f"JobSet {name} is still there")
 
     def _decide(self, actor: FrayActor, observed: ActorObservation, *, now: datetime) -> ActorDecision:
         return decide_actor(actor, observed, now=now, policy=self._services.settings.policy)
@@ -214,18 +253,22 @@ class _Reconciler:
         found = [pod async for page in pages for pod in page.items]
         return found[0] if found else None
 
-    async def _read_complaints(self, place: Place, now: datetime) -> Sequence[Complaint]:
-        """Return what is said of pods' volumes, which is asked for where a pod has been starting for long."""
-        if not find_held(self._list(PODS, place), now=now):
-            return ()
-        return await self._volume_failures.get(place[0])
+    async def _read_complaints(
+        self, namespace: str, observed: ActorObservation, lacking: Sequence[float], now: datetime
+    ) -> Sequence[Complaint]:
+        """Return what is said of volumes and of pods that can't be made, where it is time to ask for it."""
+        complaints = list[Complaint]()
+        if max(lacking, default=0.0) >= PATIENCE_SECONDS:
+            complaints += await self._create_failures.get(namespace)
+        if find_held(observed.pods, now=now):
+            complaints += await self._volume_failures.get(namespace)
+        return complaints
 
     def _observe(
         self,
         place: Place,
         actor: FrayActor,
         root: RootState | None,
-        complaints: Sequence[Complaint] = (),
         host: Manifest | None = None,
     ) -> ActorObservation:
         members = next(
@@ -260,7 +303,6 @@ class _Reconciler:
             ],
             gone=select_own(self._cache(PODS, place[0]).gone_of_job(place)),
             reports=self._list(CONFIG_MAPS, place),
-            complaints=complaints,
             root=root,
             refusal=self._refusals.get(place),
             host=host,

@@ -19,7 +19,9 @@ from fray.kube.errors import ApiError, ForbiddenError, NotFoundError
 from fray.kube.resources import FRAYJOBS, JOBS
 from fray.plan.complaints import (
     CREATE_FAILURES,
+    PATIENCE_SECONDS,
     VOLUME_FAILURES,
+    derive_pause,
     derive_volume_waiting,
     find_held,
     list_create_failures,
@@ -81,9 +83,8 @@ __all__ = ["Observed", "Observer"]
 logger = logging.getLogger(__name__)
 
 DEFAULT_POLICY = RetryPolicy()
-PATIENCE_SECONDS = 5.0
-"""How long a JobSet may take to get its pods before the server is asked why; it is asked ever more rarely."""
-PATIENCE_CAP_SECONDS = 60.0
+DEACTIVATED_SECONDS = 60.0
+"""How often a job is looked at whose Workload was sent back: no event tells what becomes of that."""
 UNWATCHED_SECONDS = 15.0
 """How often a JobSet is looked at that lost the label which the watch selects by."""
 
@@ -213,11 +214,11 @@ class Observer:
         ask = missing and age >= PATIENCE_SECONDS
         waiting = await self._explain(job, jobset, pods, ask=ask, now=now)
         if missing or waiting is not None:
-            looks.append(min(PATIENCE_CAP_SECONDS, max(PATIENCE_SECONDS, age / 4)))
+            looks.append(derive_pause(age / 4))
         elif any(host.phase is HostPhase.STARTING and host.node for host in gang.hosts):
             # A volume that can't be mounted changes nothing about its pod, so no event brings the next pass.
             # More rarely: most of these only pull their images.
-            looks.append(min(PATIENCE_CAP_SECONDS, max(PATIENCE_SECONDS, age / 2)))
+            looks.append(derive_pause(age / 2))
         return Observed(jobset, replace(gang, waiting=waiting), look_again=_earliest(looks))
 
     async def _observe_suspended(
@@ -241,7 +242,7 @@ class Observer:
                 hosts = derive_gang_observation(derive_gang(job.spec), jobset, ()).hosts
                 return Observed(jobset, replace(gang, hosts=hosts))
             # That it is activated, or removed, changes nothing that is watched.
-            look = None if workload is None else PATIENCE_CAP_SECONDS
+            look = None if workload is None else DEACTIVATED_SECONDS
             return Observed(jobset, gang, look_again=0.0 if gone and attempt.reason is None else look)
         age = (now - parse_time(metadata["creationTimestamp"])).total_seconds()
         workloads = await self._workloads.get(metadata["namespace"])
@@ -250,7 +251,7 @@ class Observer:
         waiting = derive_queue_waiting(jobset, workload, missing=missing)
         gang = replace(gang, suspension=Suspension(requeued=workload is not None and is_queued(jobset)))
         # When it is admitted the JobSet changes, which brings the next pass; what keeps it waiting doesn't.
-        look_again = min(PATIENCE_CAP_SECONDS, max(PATIENCE_SECONDS, age / 4))
+        look_again = derive_pause(age / 4)
         return Observed(jobset, replace(gang, waiting=waiting), look_again=look_again)
 
     def forget_gone(self, key: JobKey) -> None:

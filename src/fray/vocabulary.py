@@ -220,6 +220,8 @@ ENV_WORKERS_SHAPE: Final = "FRAY_WORKERS_SHAPE"
 
 ENV_ACTOR_NAME: Final = "FRAY_ACTOR_NAME"
 """In pods of actors, as the others of these: name of the FrayActor."""
+ENV_ACTOR_LABEL: Final = "FRAY_ACTOR_LABEL"
+"""What programs call it."""
 ENV_ACTOR_UID: Final = "FRAY_ACTOR_UID"
 """Its uid."""
 ENV_ACTOR_INDEX: Final = "FRAY_ACTOR_INDEX"

@@ -17,7 +17,13 @@ from fray.actor_reasons import get_actor_row
 from fray.plan.actor_nodes import derive_node_history
 from fray.plan.actor_set import build_actor_labels, derive_member, name_avoided
 from fray.plan.actor_slices import EndSlice, SlicePlan, StartSlice, plan_slice, read_index
-from fray.plan.complaints import Complaint, derive_volume_waiting, find_held, is_volume_missing
+from fray.plan.complaints import (
+    Complaint,
+    derive_volume_waiting,
+    find_held,
+    is_volume_missing,
+    list_create_failures,
+)
 from fray.plan.manifests import Manifest, find_condition, has_ended, read_label
 from fray.plan.node_evidence import TAINT_OUT_OF_SERVICE
 from fray.plan.node_faults import find_release
@@ -56,6 +62,8 @@ __all__ = [
     "RootState",
     "ScaleMembers",
     "decide_actor",
+    "derive_ready",
+    "find_lacking",
     "read_root",
 ]
 
@@ -81,10 +89,10 @@ class ActorObservation:
 
     `members` is its StatefulSet, `jobsets` are what it has instead where its members are on several hosts;
     `gone` are pods of them that aren't there any more, as they were last.
-    `reports` are the members' ConfigMaps, `complaints` are about volumes of the pods, `refusal` says why the
-    StatefulSet can't be made that was tried last. `root` is None where the actor is detached. `host` is the
-    pod of the process that hosts the actor, if it is there. `strangers` are pods with the actor's labels that
-    neither controls: they call themselves members all the same.
+    `reports` are the members' ConfigMaps, `complaints` are about volumes of the pods, and about pods that
+    can't be made. `refusal` says why the StatefulSet can't be made that was tried last. `root` is None where
+    the actor is detached. `host` is the pod of the process that hosts the actor, if it is there. `strangers`
+    are pods with the actor's labels that neither controls: they call themselves members all the same.
     """
 
     members: Manifest | None = None
@@ -154,6 +162,19 @@ def read_root(actor: FrayActor, root: Manifest | None) -> RootState:
     return RootState(suspended=bool((root.get("spec") or {}).get("suspend")))
 
 
+def find_lacking(actor: FrayActor, observed: ActorObservation) -> list[Manifest]:
+    """Return which of an actor's StatefulSet and JobSets have fewer pods than they should."""
+    members, hosts = observed.members, derive_member(actor).hosts
+    wanted = [(each, hosts) for each in observed.jobsets if not (each.get("spec") or {}).get("suspend")]
+    if members is not None:
+        wanted.append((members, (members.get("spec") or {}).get("replicas") or 0))
+    return [
+        owner
+        for owner, count in wanted
+        if not is_ending(owner) and len(_select_made(owner, observed.pods)) < count
+    ]
+
+
 def decide_actor(
     actor: FrayActor, observed: ActorObservation, *, now: datetime, policy: RetryPolicy
 ) -> ActorDecision:
@@ -173,7 +194,7 @@ def decide_actor(
     finished = ending is not None and not (observed.members or observed.jobsets or observed.pods)
     claims = [
         *_accept(observed.refusal),
-        _derive_ready(members, suspended=suspended, ending=ending),
+        derive_ready(members, suspended=suspended, ending=ending),
         *_suspend(actor, suspended=suspended and not ending),
         *_tell_multiple(actor.status, observed),
         Claim(ConditionType.FINISHED, True, ending.reason, ending.message)
@@ -310,7 +331,8 @@ def _accept(refusal: Waiting | None) -> Iterable[Claim]:
         yield Claim(ConditionType.ACCEPTED, True, Reason.VALID, "the spec can be run")
 
 
-def _derive_ready(members: Sequence[MemberStatus], *, suspended: bool, ending: _Ending | None) -> Claim:
+def derive_ready(members: Sequence[MemberStatus], *, suspended: bool, ending: _Ending | None) -> Claim:
+    """Return the condition Ready of an actor with these members."""
     if ending is not None:
         return Claim(ConditionType.READY, False, ending.reason, ending.message)
     if suspended:
@@ -367,7 +389,12 @@ def _tell_multiple(before: FrayActorStatus, observed: ActorObservation) -> Itera
 
 def _derive_members(actor: FrayActor, observed: ActorObservation, now: datetime) -> list[MemberStatus]:
     pods = {read_index(pod): pod for pod in observed.pods}
-    waiting = {index: _derive_waiting([pod], observed, now) for index, pod in pods.items()}
+    waiting: dict[str | None, Waiting | None] = {
+        (at := str(index)): _derive_waiting([pods[at]], observed, now)
+        if at in pods
+        else _derive_waiting([], observed, now, maker=observed.members)
+        for index in range(actor.spec.replicas)
+    }
     return _derive_each(actor, observed, pods, waiting)
 
 
@@ -408,6 +435,7 @@ def _derive_slices(
     first: dict[str | None, Manifest] = {}
     waiting: dict[str | None, Waiting | None] = {}
     whole = set[int]()
+    lacking: dict[int, str | None] = {}
     for index in range(actor.spec.replicas):
         current = plans[index].current
         uid = None if current is None else current["metadata"]["uid"]
@@ -417,25 +445,35 @@ def _derive_slices(
             for pod in every
             if read_label(pod, LABEL_JOBSET_UID) == uid and not is_ending(pod)
         }
-        waiting[str(index)] = _derive_waiting(every, observed, now)
+        maker = current if len(own) < hosts else None
+        waiting[str(index)] = _derive_waiting(every, observed, now, maker=maker)
         if uid is not None and "0" in own:
             first[str(index)] = own["0"]
         if len(own) == hosts and not any(map(has_ended, own.values())):
             whole.add(index)
+        else:
+            # The first host alone may be ready.
+            lacking[index] = _tell(waiting[str(index)])
     return [
         member.model_copy(
             update={
                 "attempt": (plan := plans[member.index]).attempt,
+                "begun": plan.begun,
                 "ends_in_a_row": plan.ends,
                 "start_after": plan.start_after and format_time(plan.start_after),
-                "failed": plan.failed,
+                "failed": plan.failed or member.failed,
                 "ready": member.ready and member.index in whole,
                 "restarts": max(member.restarts, plan.begun - 1),
-                "message": member.message or _describe_pause(plan),
+                "message": member.message or lacking.get(member.index) or _describe_pause(plan),
             }
         )
         for member in _derive_each(actor, observed, first, waiting)
     ]
+
+
+def _tell(waiting: Waiting | None) -> str | None:
+    """Return why a member waits, in a line."""
+    return None if waiting is None else flatten(waiting.message, most=512)
 
 
 def _describe_pause(plan: SlicePlan) -> str | None:
@@ -446,15 +484,34 @@ def _describe_pause(plan: SlicePlan) -> str | None:
     return f"{ended}; attempt {plan.attempt} starts at {format_time(plan.start_after)}"
 
 
-def _derive_waiting(pods: Sequence[Manifest], observed: ActorObservation, now: datetime) -> Waiting | None:
-    """Return why a member doesn't run, of which these are the pods; None where nothing is known."""
+def _derive_waiting(
+    pods: Sequence[Manifest],
+    observed: ActorObservation,
+    now: datetime,
+    *,
+    maker: Manifest | None = None,
+) -> Waiting | None:
+    """Return why a member doesn't run, of which these are the pods; None where nothing is known.
+
+    `maker` is what is to make its pods, where some are missing.
+    """
     for pod in pods:
         if is_ending(pod) and (overdue := _derive_overdue(pod, now)):
             return overdue
     staying = [pod for pod in pods if not is_ending(pod)]
-    return derive_waiting(staying) or derive_volume_waiting(
+    failures = list[str]()
+    if maker is not None:
+        made = _select_made(maker, [*observed.pods, *observed.gone])
+        failures = list_create_failures(maker, observed.complaints, made=made)
+    return derive_waiting(staying, create_failures=failures) or derive_volume_waiting(
         find_held(staying, now=now), observed.complaints, now=now
     )
+
+
+def _select_made(maker: Manifest, pods: Iterable[Manifest]) -> list[Manifest]:
+    """Return which pods of an actor its StatefulSet has made, or this one of its JobSets."""
+    uid = maker["metadata"]["uid"]
+    return [pod for pod in pods if read_label(pod, LABEL_JOBSET_UID) in (None, uid)]
 
 
 def _derive_each(
@@ -528,7 +585,7 @@ def _derive_member(
             start_number=before.start_number,
             restarts=before.restarts,
             last_error=error,
-            message=None if waiting is None else waiting.message,
+            message=_tell(waiting),
         )
     metadata, status = pod["metadata"], pod.get("status") or {}
     uid = metadata["uid"]

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from fray.plan.command import KEYS_MOUNT, PAYLOAD_MOUNT
 from fray.plan.environment import EnvEntry, build_accelerator_environment, build_host_environment
+from fray.plan.expansion import escape_text
 from fray.plan.gang import Gang, derive_gang
 from fray.plan.gang_placement import NOTHING_READ, build_gang_placement
 from fray.plan.injection import build_module_command, choose_injector
@@ -30,6 +31,7 @@ from fray.vocabulary import (
     ENV_ACTOR_CLASS,
     ENV_ACTOR_IDLE_SECONDS,
     ENV_ACTOR_INDEX,
+    ENV_ACTOR_LABEL,
     ENV_ACTOR_MAX_CONCURRENCY,
     ENV_ACTOR_MAX_RESTARTS,
     ENV_ACTOR_NAME,
@@ -58,6 +60,7 @@ __all__ = [
     "build_actor_labels",
     "build_actor_set",
     "build_actor_slice",
+    "build_slice_name",
     "derive_member",
     "name_avoided",
 ]
@@ -120,6 +123,11 @@ def build_actor_set(actor: FrayActor, *, replicas: int, settings: PlanSettings) 
     }
 
 
+def build_slice_name(actor: FrayActor, *, index: int, attempt: int) -> str:
+    """Return the name of the JobSet number `attempt` of a member."""
+    return build_jobset_name(f"{actor.metadata.name}-{index}", attempt=attempt, gang=derive_member(actor))
+
+
 def build_actor_slice(
     actor: FrayActor, *, index: int, attempt: int, settings: PlanSettings
 ) -> dict[str, Any]:
@@ -128,7 +136,7 @@ def build_actor_slice(
     Its pods keep off the nodes that the actor's status says to avoid. Raises what `build_actor_set` raises.
     """
     gang = derive_member(actor)
-    name = build_jobset_name(f"{actor.metadata.name}-{index}", attempt=attempt, gang=gang)
+    name = build_slice_name(actor, index=index, attempt=attempt)
     labels = {**build_actor_labels(actor), LABEL_POD_INDEX: str(index), LABEL_ATTEMPT: str(attempt)}
     placement = build_placement(actor.spec.placement, gang, avoided=actor.status.avoided_nodes)
     together = build_gang_placement(gang, NOTHING_READ, queue=None, selector=placement.selector)
@@ -200,6 +208,7 @@ def _build_environment(actor: FrayActor, shape: Gang) -> list[EnvEntry]:
     spec = actor.spec
     entries = [
         EnvEntry(ENV_ACTOR_NAME, "names the FrayActor", actor.metadata.name),
+        EnvEntry(ENV_ACTOR_LABEL, "what programs call it", escape_text(spec.name)),
         EnvEntry(ENV_ACTOR_UID, "tells it from an earlier one of its name", actor.metadata.uid or ""),
         EnvEntry(ENV_ACTOR_INDEX, "which member this is", label=LABEL_POD_INDEX),
         EnvEntry(ENV_ACTOR_POD_UID, "tells its incarnations from those of other pods", path="metadata.uid"),

@@ -75,7 +75,7 @@ def plan_slice(  # noqa: PLR0913 - all that a decision rests on
     is how often it may start again, None without limit; `jobsets` are those of its index, `occupied` says
     whether there is any pod of it.
     """
-    begun = max(map(read_attempt_label, jobsets), default=0)
+    begun = max([before.begun, *map(read_attempt_label, jobsets)])
     number = max(before.attempt, begun, 1 if wanted else 0)
     ends = before.ends_in_a_row
     start_after = None if before.start_after is None else parse_time(before.start_after)
@@ -88,12 +88,14 @@ def plan_slice(  # noqa: PLR0913 - all that a decision rests on
             ends = 1 if age.total_seconds() > policy.cap_seconds else ends + 1
             start_after = now + timedelta(seconds=policy.delay(ends))
         current = None
+    elif current is None and 0 < begun == number:
+        number += 1  # somebody deleted it, and it was gone before a pass saw that
     failed = restarts is not None and number - 1 > restarts
     if not wanted:
         ends = 0
     if not wanted or failed or (start_after and start_after <= now):
         start_after = None
     if wanted and not failed and not start_after and not jobsets and not occupied:
-        return SlicePlan(number, ends, steps=[StartSlice(before.index, number)])
+        return SlicePlan(number, ends, begun=begun, steps=[StartSlice(before.index, number)])
     over = [each for each in jobsets if each is not current and not is_ending(each)]
     return SlicePlan(number, ends, start_after, begun, current, failed, [EndSlice(each) for each in over])

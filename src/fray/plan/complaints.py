@@ -20,9 +20,12 @@ from fray.vocabulary import REPLICATED_JOB, Reason
 
 __all__ = [
     "CREATE_FAILURES",
+    "MEMBER_CREATE_FAILURES",
+    "PATIENCE_SECONDS",
     "VOLUME_FAILURES",
     "Complaint",
     "build_complaint",
+    "derive_pause",
     "derive_volume_waiting",
     "find_held",
     "is_volume_missing",
@@ -31,10 +34,15 @@ __all__ = [
 
 CREATE_FAILURES = (("Job", "FailedCreate"), ("JobSet", "JobCreationFailed"))
 """Kinds, and reasons of the events by which a controller says that it could not create their parts."""
+MEMBER_CREATE_FAILURES = (("StatefulSet", "FailedCreate"), *CREATE_FAILURES)
+"""Likewise of what may make the pods of actors."""
 VOLUME_FAILURES = (("Pod", "FailedMount"), ("Pod", "FailedAttachVolume"))
 """Likewise of the events that are about a pod's volumes:
 https://github.com/kubernetes/kubernetes/blob/master/pkg/kubelet/events/event.go
 """
+PATIENCE_SECONDS = 5.0
+"""How long a controller may take to make its pods before the server is asked why; that ever more rarely."""
+PATIENCE_CAP_SECONDS = 60.0
 LONGEST_MESSAGE = 4096
 """Characters of an event's message that are kept: the API sets no limit for all."""
 PATIENCE = timedelta(seconds=20)
@@ -83,20 +91,31 @@ def build_complaint(event: Manifest) -> Complaint:
     )
 
 
-def list_create_failures(jobset: Manifest, complaints: Iterable[Complaint]) -> list[str]:
-    """Return what was said about pods and Jobs of a JobSet that could not be created, newest first."""
-    metadata = jobset["metadata"]
+def derive_pause(wanted: float) -> float:
+    """Return after how many seconds to ask again: so many, but neither at once nor too late."""
+    return min(PATIENCE_CAP_SECONDS, max(PATIENCE_SECONDS, wanted))
+
+
+def list_create_failures(
+    owner: Manifest, complaints: Iterable[Complaint], *, made: Iterable[Manifest] = ()
+) -> list[str]:
+    """Return what was said about pods and Jobs that a JobSet or StatefulSet could not make, newest first.
+
+    `made` are pods that it could make: what was said before doesn't count.
+    """
     # Events outlive what they are about: those of an earlier JobSet of this name are older.
-    since = parse_time(metadata["creationTimestamp"])
-    found = [each for each in complaints if _is_part(each, metadata["name"]) and each.last >= since]
+    since = max(parse_time(each["metadata"]["creationTimestamp"]) for each in (owner, *made))
+    found = [each for each in complaints if _is_part(each, owner["metadata"]) and each.last >= since]
     return [each.message for each in sorted(found, key=lambda each: each.last, reverse=True)]
 
 
-def _is_part(complaint: Complaint, jobset: str) -> bool:
-    """Return whether a complaint is about the JobSet of this name, or one of its Jobs."""
+def _is_part(complaint: Complaint, owner: Manifest) -> bool:
+    """Return whether a complaint is about the object with this metadata, or a Job of it."""
+    if complaint.kind == "StatefulSet":
+        return bool(complaint.uid == owner["uid"])
     if complaint.kind == "JobSet":
-        return complaint.name == jobset
-    return complaint.name.removeprefix(f"{jobset}-{REPLICATED_JOB}-").isdigit()
+        return bool(complaint.name == owner["name"])
+    return complaint.name.removeprefix(f"{owner['name']}-{REPLICATED_JOB}-").isdigit()
 
 
 def find_held(pods: Iterable[Manifest], *, now: datetime) -> list[Manifest]:

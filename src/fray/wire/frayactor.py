@@ -59,7 +59,7 @@ class FrayActorSpec(WireModel):
     Immutable but for replicas, suspend, stopped and ttlSecondsAfterFinished.
     """
 
-    name: Annotated[str, Field(min_length=1, max_length=253)]
+    name: Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[^\x00-\x1f\x7f]*$")]
     """The name by which programs look the actor up, such as train_lm/curriculum."""
     entrypoint: ActorEntrypoint
     """What every member is an instance of. Exactly one of callable, class and hosted."""
@@ -126,6 +126,8 @@ class MemberStatus(WireModel):
     """Whether its constructor has returned and it takes calls."""
     attempt: Count = 0
     """Number of the JobSet that it has, or has next, where it is a TPU slice of several hosts; else 0."""
+    begun: Count = 0
+    """Number of the last JobSet of it that was seen, whether that is there or not; 0 before the first."""
     ends_in_a_row: Count = 0
     """How many of its JobSets ended in a row, each soon after it was made; the pauses grow with it."""
     start_after: str | None = None

@@ -52,8 +52,8 @@ def validate_object(manifest: Mapping[str, Any], custom: CustomKind[Model]) -> M
     except ValidationError as error:
         # The models and their schema judge alike (tests hold them to it); a gap between them is reported too.
         gaps = tuple(FieldError(_path(e["loc"]), e["msg"]) for e in error.errors(include_url=False))
-        raise InvalidJobError(_name_of(written), gaps) from error
-    _check_rules(found, written)
+        raise InvalidJobError(_name_of(written), gaps, custom.kind) from error
+    _check_rules(found, written, custom)
     return found
 
 
@@ -61,7 +61,7 @@ def check_job(job: FrayJob) -> None:
     """Judge a FrayJob that was made in Python, as `validate_object` does its manifest. Raises the same."""
     written = {key: value for key, value in job.to_manifest().items() if key != "status"}
     _check_structure(written, FRAYJOB)
-    _check_rules(job, written)
+    _check_rules(job, written, FRAYJOB)
 
 
 def _check_structure(written: Mapping[str, Any], custom: CustomKind[Any]) -> None:
@@ -72,12 +72,12 @@ def _check_structure(written: Mapping[str, Any], custom: CustomKind[Any]) -> Non
         if not problem.path.startswith("metadata.")
     ]
     if problems:
-        raise InvalidJobError(_name_of(written), tuple(problems))
+        raise InvalidJobError(_name_of(written), tuple(problems), custom.kind)
 
 
-def _check_rules(found: WireModel, written: Mapping[str, Any]) -> None:
+def _check_rules(found: WireModel, written: Mapping[str, Any], custom: CustomKind[Any]) -> None:
     if broken := tuple(_broken_rules(found, "")):
-        raise InvalidJobError(_name_of(written), broken)
+        raise InvalidJobError(_name_of(written), broken, custom.kind)
 
 
 # --- what every Kubernetes object has -------------------------------------------------------------------

@@ -53,6 +53,9 @@ class Hands:
         self.jobs = f"{group}/{words.FRAYJOB_PLURAL}"
         self.batch_jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
         self.jobsets = f"/apis/{words.JOBSET_API_VERSION}/namespaces/{namespace}/jobsets"
+        self.actors = f"{group}/{words.FRAYACTOR_PLURAL}"
+        self.sets = f"/apis/apps/v1/namespaces/{namespace}/statefulsets"
+        self.policies = f"/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies"
         self.core = f"/api/v1/namespaces/{namespace}"
 
     # --- the user ---------------------------------------------------------------------------------------

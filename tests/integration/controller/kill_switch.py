@@ -9,8 +9,8 @@ from typing import Literal, NoReturn
 from fray.kube.api import KubeApi, Manifest, Page, WatchEvent
 from fray.kube.errors import UnreachableError
 from fray.kube.request import Request
-from fray.kube.resources import FRAYJOBS, LEASES, Resource
-from fray.vocabulary import LABEL_JOB
+from fray.kube.resources import FRAYACTORS, FRAYJOBS, LEASES, STATEFUL_SETS, Resource
+from fray.vocabulary import LABEL_ACTOR, LABEL_JOB
 from tests.integration.controller.stories import build_parent_name
 
 __all__ = ["KillSwitch", "Moment"]
@@ -34,14 +34,14 @@ class KillSwitch(KubeApi):
         self.dead = False
 
     def arm(self, name: str, *, number: int, moment: Moment) -> None:
-        """Kill at the `number`-th write about the FrayJob `name` or its parent; the Lease doesn't count."""
+        """Kill at the `number`-th write about the job or actor `name`, or its parent; Leases don't count."""
         self._count, self._plan = 0, _Plan(name, number, moment)
 
     async def ask(self, request: Request) -> Manifest:
         if request.method == "GET":
             self._check()
             return await self._api.ask(request)
-        dies = self._count_write(request.resource, _name_job(request))
+        dies = self._count_write(request.resource, _name_subject(request))
         answer = await self._api.ask(request)
         return self._die() if dies else answer
 
@@ -59,10 +59,10 @@ class KillSwitch(KubeApi):
         self._check()
         return await self._api.read_log(pod, namespace=namespace, container=container, tail_lines=tail_lines)
 
-    def _count_write(self, resource: Resource, job: str | None) -> bool:
+    def _count_write(self, resource: Resource, subject: str | None) -> bool:
         """Return whether to die after this write; die at once when it is to be before it."""
         self._check()
-        if resource is LEASES or job not in (self._plan.name, build_parent_name(self._plan.name)):
+        if resource is LEASES or subject not in (self._plan.name, build_parent_name(self._plan.name)):
             return False
         self._count += 1
         if self._count != self._plan.number:
@@ -82,12 +82,13 @@ class KillSwitch(KubeApi):
             raise UnreachableError("any request", 0, "Dead", "the process was killed")
 
 
-def _name_job(request: Request) -> str | None:
-    """Return the FrayJob that a write is about."""
+def _name_subject(request: Request) -> str | None:
+    """Return the FrayJob or FrayActor that a write is about."""
     if request.method == "POST":
         assert request.body is not None
-        name: str | None = request.body["metadata"].get("labels", {}).get(LABEL_JOB)
+        labels = request.body["metadata"].get("labels", {})
+        name: str | None = labels.get(LABEL_JOB) or labels.get(LABEL_ACTOR)
         return name
-    if request.resource == FRAYJOBS:
+    if request.resource in (FRAYJOBS, FRAYACTORS, STATEFUL_SETS):
         return request.name
     return request.name.rpartition("-a")[0] if request.method == "DELETE" else None

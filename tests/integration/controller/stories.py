@@ -12,7 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from e2e.chaos.oracle import STOPPED, SUSPENDED, Budgets, Way, exited, find_mismatch, predict
 from fray import vocabulary as words
@@ -28,8 +28,11 @@ __all__ = [
     "SUSPEND",
     "End",
     "Life",
+    "Playable",
     "Story",
+    "World",
     "build_parent_name",
+    "make_plain",
     "play",
     "read_end",
     "read_ends",
@@ -62,6 +65,10 @@ class Story:
             return [Way(SUSPENDED)]
         return [Way(exited(self.exit_codes.get(attempt, 0)))]
 
+    def begin(self, hands: Hands, name: str) -> Life:
+        """Submit a job that lives through this."""
+        return Life(hands, name, self)
+
 
 SUCCESS = Story("success")
 RETRY = Story("retry", {"replicas": 2, "retries": {"failures": 1}}, {1: 3})
@@ -73,12 +80,15 @@ STORIES = (SUCCESS, RETRY, STOP, SUSPEND, EXPIRE, ORPHAN)
 
 
 @dataclass(frozen=True)
-class _World:
-    """All objects of a namespace at one moment: FrayJobs and JobSets by name, pods by their JobSet's uid."""
+class World:
+    """All objects of a namespace at one moment, by name; pods of jobs by their JobSet's uid."""
 
     jobs: Mapping[str, Manifest]
     jobsets: Mapping[str, Manifest]
     pods: Mapping[str, list[Manifest]]
+    actors: Mapping[str, Manifest]
+    sets: Mapping[str, Manifest]
+    """StatefulSets."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +96,29 @@ class End:
     """How a life ended, without what differs between two lives of a story: names, times, chance."""
 
     status: Manifest
-    jobsets: tuple[str, ...]
+    children: tuple[str, ...]
+    """Names of what the operator made and nobody has removed."""
     events: frozenset[str]
+
+
+class Playable(Protocol):
+    """The life of a job or an actor."""
+
+    name: str
+    last_status: Manifest
+    """The status of one that was deleted after its end."""
+
+    def step(self, world: World) -> bool:
+        """Make the next move, if it is time for it; return whether all is over."""
+
+    def remove(self) -> None:
+        """Remove everything of it, so that looking at what is left stays quick."""
+
+    def has_told(self, end: End) -> bool:
+        """Whether the last event was sent, which comes after the last status."""
+
+    def judge(self, status: Manifest, children: list[str], events: list[str]) -> End:
+        """Return how the life ended. Fails if that isn't as predicted, or anything was made or told twice."""
 
 
 class Life:
@@ -106,7 +137,7 @@ class Life:
             spec["parent"] = {"name": self._parent.name, "root": self._parent.name}
         hands.submit(name, **spec)
 
-    def step(self, world: _World) -> bool:
+    def step(self, world: World) -> bool:
         """Make the next move, if it is time for it; return whether the job has finished."""
         job = world.jobs.get(self.name, {"spec": {}})
         status = job.get("status", {})
@@ -137,16 +168,20 @@ class Life:
             answer = hands.api.request("DELETE", collection, {"gracePeriodSeconds": 0}, query=query)
             assert answer.ok, answer.body
 
-    def judge(self, status: Manifest, jobsets: list[str], events: list[str]) -> End:
+    def has_told(self, end: End) -> bool:
+        """Whether the last event was sent, which comes after the last status."""
+        return any(f" {end.status['phase']}: " in event for event in end.events)
+
+    def judge(self, status: Manifest, children: list[str], events: list[str]) -> End:
         """Return how the life ended. Fails if that isn't as predicted, or anything was made or told twice."""
         budgets = Budgets(self._story.spec.get("retries", {}).get("failures", 0), preemptions=0)
         assert find_mismatch(predict(budgets, self._story.ways), status) is None, status
         assert all(len(uids) == 1 for uids in self._seen.values()), (self.name, dict(self._seen))
         assert len(events) == len(set(events)), events
         return End(
-            json.loads(_plain(json.dumps(status), self.name)),
-            tuple(_plain(name, self.name) for name in jobsets),
-            frozenset(_plain(event, self.name) for event in events),
+            json.loads(make_plain(json.dumps(status), self.name)),
+            tuple(make_plain(name, self.name) for name in children),
+            frozenset(make_plain(event, self.name) for event in events),
         )
 
     def _leave(self, job: Manifest) -> bool:
@@ -207,7 +242,7 @@ def build_parent_name(name: str) -> str:
     return f"{name}-parent"
 
 
-def play(hands: Hands, lives: Iterable[Life], *, keep_alive: Callable[[], None] = lambda: None) -> None:
+def play(hands: Hands, lives: Iterable[Playable], *, keep_alive: Callable[[], None] = lambda: None) -> None:
     """Play all lives to their ends; `keep_alive` is called between moves, to restart a dead operator."""
     deadline = time.monotonic() + PLAY_SECONDS
     left = list(lives)
@@ -215,55 +250,62 @@ def play(hands: Hands, lives: Iterable[Life], *, keep_alive: Callable[[], None] 
         world = _look(hands)
         left = [life for life in left if not life.step(world)]
         keep_alive()
-        told = {life.name: world.jobs.get(life.name, {}).get("status", {}).get("conditions") for life in left}
+        known = {**world.jobs, **world.actors}
+        told = {life.name: known.get(life.name, {}).get("status", {}).get("conditions") for life in left}
         assert time.monotonic() < deadline, f"these lives don't end: {told}"
         time.sleep(0.005 if len(left) < 10 else 0.05)
 
 
-def _look(hands: Hands) -> _World:
+def _look(hands: Hands) -> World:
     pods = defaultdict(list)
     for pod in hands.list(f"{hands.core}/pods", cached=True):
-        pods[pod["metadata"]["labels"][words.LABEL_JOBSET_UID]].append(pod)
-    # FrayJobs last: their status must not be older than what the next move is decided on.
-    jobsets = {jobset["metadata"]["name"]: jobset for jobset in hands.list(hands.jobsets, cached=True)}
-    jobs = {job["metadata"]["name"]: job for job in hands.list(hands.jobs, cached=True)}
-    return _World(jobs, jobsets, pods)
+        pods[pod["metadata"]["labels"].get(words.LABEL_JOBSET_UID)].append(pod)
+    # FrayJobs and FrayActors last: their status must not be older than what the next move is decided on.
+    jobsets, sets, jobs, actors = (
+        {each["metadata"]["name"]: each for each in hands.list(collection, cached=True)}
+        for collection in (hands.jobsets, hands.sets, hands.jobs, hands.actors)
+    )
+    return World(jobs, jobsets, pods, actors, sets)
 
 
-def read_end(hands: Hands, life: Life) -> End:
-    """Return how a life ended. Fails if its JobSets or events tell anything twice."""
+def read_end(hands: Hands, life: Playable) -> End:
+    """Return how a life ended. Fails if anything was made or told twice."""
     return read_ends(hands, [life])[life.name]
 
 
-def read_whole_end(hands: Hands, life: Life) -> End:
+def read_whole_end(hands: Hands, life: Playable) -> End:
     """Return how a life ended once its last event was sent, which comes after the last status."""
 
     def told() -> End | None:
         end = read_end(hands, life)
-        return end if any(f" {end.status['phase']}: " in event for event in end.events) else None
+        return end if life.has_told(end) else None
 
     end: End = eventually(told, told=lambda: read_end(hands, life))
     return end
 
 
-def read_ends(hands: Hands, lives: Iterable[Life]) -> dict[str, End]:
-    """Return how lives ended, by the name of the job. Fails if JobSets or events tell anything twice."""
+def read_ends(hands: Hands, lives: Iterable[Playable]) -> dict[str, End]:
+    """Return how lives ended, by the name of the job or actor. Fails if anything was made or told twice."""
     jobs = {job["metadata"]["name"]: job for job in hands.list(hands.jobs)}
-    jobsets, events = defaultdict(list), defaultdict(list)
-    for jobset in hands.list(hands.jobsets):
-        jobsets[jobset["metadata"]["labels"][words.LABEL_JOB]].append(jobset["metadata"]["name"])
+    children, events = defaultdict(list), defaultdict(list)
+    for collection in (hands.jobsets, hands.sets, hands.policies):
+        for child in hands.list(collection):
+            labels = child["metadata"]["labels"]
+            owner = labels.get(words.LABEL_JOB) or labels[words.LABEL_ACTOR]
+            children[owner].append(child["metadata"]["name"])
     for event in hands.list(f"{hands.core}/events"):
         told = f"{event['type']} {event['reason']}: {event['message']}"
         events[event["involvedObject"]["name"]].append(told)
     return {
         life.name: life.judge(
-            life.last_status or jobs[life.name]["status"], sorted(jobsets[life.name]), events[life.name]
+            life.last_status or jobs[life.name]["status"], sorted(children[life.name]), events[life.name]
         )
         for life in lives
     }
 
 
-def _plain(text: str, name: str) -> str:
+def make_plain(text: str, name: str) -> str:
+    """Return a text without times, chance, and the name of the job or actor that it tells of."""
     text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME", text)
     text = re.sub(rf"{name}-a(\d+)(-slice-\d-\d)-[0-9a-f]{{5}}", r"JOB-a\1\2", text)
     return text.replace(name, "JOB")

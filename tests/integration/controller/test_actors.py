@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from fray import vocabulary as words
-from fray.plan.timestamps import format_time
 from fray_operator import frayactors
+from tests.integration.controller.actor_hands import Actors
 from tests.integration.controller.conftest import SettingsFor
-from tests.integration.controller.hands import NODE, Hands, Manifest, condition, eventually, now
+from tests.integration.controller.hands import NODE, Hands, Manifest, condition, eventually
 from tests.integration.controller.operator_thread import OperatorThread, run_operator
 
 
@@ -23,135 +21,6 @@ def operator(kubeconfig: Path, hands: Hands, settings_for: SettingsFor) -> Itera
     """The operator as it is installed, of one namespace."""
     with run_operator(kubeconfig, settings_for(hands.namespace)) as running:
         yield running
-
-
-class Actors:
-    """The FrayActors of a namespace, and what belongs to them."""
-
-    def __init__(self, hands: Hands) -> None:
-        self.hands, self.api = hands, hands.api
-        self.path = f"/apis/{words.API_VERSION}/namespaces/{hands.namespace}/{words.FRAYACTOR_PLURAL}"
-        self.sets = f"/apis/apps/v1/namespaces/{hands.namespace}/statefulsets"
-
-    def submit(self, name: str, *, owner: Manifest | None = None, **spec: Any) -> Manifest:
-        reference = {"apiVersion": words.API_VERSION, "kind": words.FRAYJOB_KIND}
-        owners = [reference | {key: owner["metadata"][key] for key in ("name", "uid")}] if owner else []
-        body = {
-            "apiVersion": words.API_VERSION,
-            "kind": words.FRAYACTOR_KIND,
-            "metadata": {"name": name, "ownerReferences": owners},
-            "spec": {"name": name, "entrypoint": {"class": "app:Counter"}, **spec},
-        }
-        answer = self.api.post(self.path, body)
-        assert answer.status == 201, answer.body
-        made: Manifest = answer.body
-        return made
-
-    def get(self, name: str) -> Manifest:
-        body: Manifest = self.api.get(f"{self.path}/{name}").body
-        return body
-
-    def edit(self, name: str, **spec: Any) -> None:
-        assert self.api.merge(f"{self.path}/{name}", {"spec": spec}).ok
-
-    def await_status(self, name: str, check: Callable[[Manifest], Any]) -> Manifest:
-        def find() -> Manifest | None:
-            status: Manifest = self.get(name).get("status") or {}
-            return status if status and check(status) else None
-
-        found: Manifest = eventually(find, told=lambda: self.get(name))
-        return found
-
-    def await_condition(self, name: str, kind: str, status: str, reason: str) -> Manifest:
-        def holds(told: Manifest) -> bool:
-            found = condition({"status": told}, kind)
-            return (found.get("status"), found.get("reason")) == (status, reason)
-
-        return self.await_status(name, holds)
-
-    def await_set(self, name: str, *, replicas: int) -> Manifest:
-        def find() -> Manifest | None:
-            found = self.api.get(f"{self.sets}/{name}")
-            return found.body if found.ok and found.body["spec"]["replicas"] == replicas else None
-
-        members: Manifest = eventually(find, told=lambda: self.api.get(self.sets).body)
-        return members
-
-    def start(self, members: Manifest, index: int, *, ip: str) -> Manifest:
-        """Make the pod of a member, as the StatefulSet controller would, and have it run."""
-        running = self.place(members, index)
-        self.set_ready(running, ready=False, ip=ip)
-        return running
-
-    def place(self, members: Manifest, index: int) -> Manifest:
-        """Make the pod of a member, and give it a node."""
-        metadata, template = members["metadata"], members["spec"]["template"]
-        owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "controller": True}
-        pod = {
-            "metadata": {
-                "name": f"{metadata['name']}-{index}",
-                "labels": {**template["metadata"]["labels"], words.LABEL_POD_INDEX: str(index)},
-                "ownerReferences": [owner | {key: metadata[key] for key in ("name", "uid")}],
-            },
-            "spec": {
-                **template["spec"],
-                "serviceAccountName": "default",
-                "automountServiceAccountToken": False,
-            },
-        }
-        made = self.api.post(f"{self.hands.core}/pods", pod)
-        assert made.status == 201, made.body
-        placed: Manifest = made.body
-        self.hands.bind(placed)
-        return placed
-
-    def make_pod(self, name: str, **labels: str) -> Manifest:
-        """Make a pod that nobody controls, and give it a node."""
-        pod = {
-            "metadata": {"name": name, "labels": labels},
-            "spec": {
-                "containers": [{"name": "main", "image": "app:1"}],
-                "automountServiceAccountToken": False,
-            },
-        }
-        made = self.api.post(f"{self.hands.core}/pods", pod)
-        assert made.status == 201, made.body
-        placed: Manifest = made.body
-        self.hands.bind(placed)
-        return placed
-
-    def hold(self, pod: Manifest, message: str) -> None:
-        """Say what a kubelet says of a pod that has waited for a volume for minutes."""
-        metadata, now = pod["metadata"], datetime.now(UTC)
-        event = {
-            "metadata": {"name": f"{metadata['name']}.1", "namespace": metadata["namespace"]},
-            "involvedObject": {
-                "kind": "Pod",
-                **{key: metadata[key] for key in ("name", "namespace", "uid")},
-            },
-            "reason": "FailedMount",
-            "message": message,
-            "firstTimestamp": format_time(now - timedelta(minutes=2)),
-            "lastTimestamp": format_time(now),
-        }
-        made = self.api.post(f"{self.hands.core}/events", event)
-        assert made.status == 201, made.body
-        status = {"phase": "Pending", "startTime": format_time(now - timedelta(minutes=2))}
-        assert self.api.merge(f"{self.hands.core}/pods/{metadata['name']}/status", {"status": status}).ok
-
-    def set_ready(self, pod: Manifest, *, ready: bool, ip: str) -> None:
-        told = {"type": "Ready", "status": str(ready), "lastTransitionTime": now()}
-        status = {"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}], "conditions": [told]}
-        path = f"{self.hands.core}/pods/{pod['metadata']['name']}/status"
-        assert self.api.merge(path, {"status": status}).ok
-
-    def report(self, pod: Manifest, name: str, **data: str) -> None:
-        """Say what a member says of itself."""
-        metadata = {"name": pod["metadata"]["name"], "labels": {words.LABEL_ACTOR: name}}
-        body = {"metadata": metadata, "data": {"podUid": pod["metadata"]["uid"], **data}}
-        path = f"{self.hands.core}/configmaps"
-        made = self.api.post(path, body)
-        assert made.ok or self.api.merge(f"{path}/{metadata['name']}", body).ok, made.body
 
 
 @pytest.fixture
@@ -163,8 +32,7 @@ def actors(hands: Hands, operator: OperatorThread) -> Actors:
 def test_a_group_is_ready_when_all_its_constructors_have_returned(actors: Actors) -> None:
     actors.submit("buffer", replicas=2)
     members = actors.await_set("buffer", replicas=2)
-    policies = f"/apis/networking.k8s.io/v1/namespaces/{actors.hands.namespace}/networkpolicies"
-    guard = actors.api.get(f"{policies}/buffer-actor").body
+    guard = actors.api.get(f"{actors.hands.policies}/buffer-actor").body
     assert guard["metadata"]["ownerReferences"][0]["uid"] == actors.get("buffer")["metadata"]["uid"]
     spec = members["spec"]
     assert (spec["podManagementPolicy"], spec["updateStrategy"]["type"]) == ("Parallel", "OnDelete")
@@ -484,6 +352,29 @@ def test_an_actor_whose_creator_died_before_its_payload_ends_with_a_reason(actor
     assert "counter-payload was never written" in condition({"status": status}, "Finished")["message"]
 
 
+def test_an_actor_says_why_its_pods_can_not_be_made(actors: Actors) -> None:
+    actors.submit("counter")
+    members = actors.await_set("counter", replicas=1)
+    actors.report_create_failure(
+        members, 'create Pod counter-0 failed error: pods "counter-0" is forbidden: no'
+    )
+    # No event of what is watched brings the pass that finds it.
+    status = actors.await_status("counter", lambda told: told["members"][0].get("message"))
+    refused = (
+        "the cluster refused to create it (pods): create Pod counter-0 failed error: a pod is forbidden: no"
+    )
+    assert status["members"][0]["message"] == refused
+    told = condition({"status": status}, "Ready")
+    assert (told["reason"], told["message"]) == (
+        "MembersStarting",
+        f"0 of 1 members take calls; member 0: {refused}",
+    )
+    pod = actors.start(members, 0, ip="10.0.0.1")
+    actors.set_ready(pod, ready=True, ip="10.0.0.1")
+    status = actors.await_condition("counter", "Ready", "True", "AllMembersReady")
+    assert "message" not in status["members"][0]
+
+
 def test_a_foreign_set_of_the_name_is_told_and_left_alone(actors: Actors) -> None:
     labels = {"app": "theirs"}
     body = {
@@ -516,8 +407,7 @@ def test_an_actor_begins_once_what_is_left_of_an_earlier_one_of_its_name_is_gone
     # Nobody collects here what the first one owned.
     status = actors.await_condition("counter", "Accepted", "False", "NameTaken")
     assert "is an earlier actor's of this name" in condition({"status": status}, "Accepted")["message"]
-    policies = f"/apis/networking.k8s.io/v1/namespaces/{actors.hands.namespace}/networkpolicies"
-    assert actors.api.delete(f"{policies}/counter-actor").ok
+    assert actors.api.delete(f"{actors.hands.policies}/counter-actor").ok
     assert actors.api.delete(f"{actors.sets}/counter").ok
 
     def is_new() -> bool:

@@ -1,4 +1,4 @@
-"""Every request in a job's life fails once in every way that requests fail: the job ends as if none had.
+"""Every request in a life fails once in every way that requests fail: the end is as if none had.
 
 None of it may end the process: only what is wrong with the process itself would be mended by a restart.
 """
@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from e2e.faulty_proxy import Call, Fault, FaultyProxy, Harm
-from fray.vocabulary import LABEL_JOB
+from fray.vocabulary import LABEL_ACTOR, LABEL_JOB
+from tests.integration.controller.actor_stories import SCALED_ACTOR, ActorStory
 from tests.integration.controller.conftest import SettingsFor
 from tests.integration.controller.hands import Hands, eventually
 from tests.integration.controller.operator_thread import OperatorThread
@@ -20,7 +21,6 @@ from tests.integration.controller.stories import (
     STORIES,
     SUCCESS,
     End,
-    Life,
     Story,
     build_parent_name,
     play,
@@ -59,7 +59,7 @@ class Place:
 
 
 class OneFaultEach:
-    """A rule by which each job suffers one fault at one of its requests."""
+    """A rule by which each job or actor suffers one fault at one of its requests."""
 
     def __init__(self) -> None:
         self.planned: dict[str, tuple[Place, Fault]] = {}
@@ -67,7 +67,7 @@ class OneFaultEach:
         self.suffered: dict[str, str] = {}
 
     def __call__(self, call: Call) -> Fault | None:
-        name = _job_of(call)
+        name = _subject_of(call)
         if name is None:
             return None
         before = self.places[name]
@@ -80,19 +80,21 @@ class OneFaultEach:
         return fault
 
 
-def _job_of(call: Call) -> str | None:
-    """Return the name of the job, or its child, that a request is about; None for those of all jobs."""
+def _subject_of(call: Call) -> str | None:
+    """Return the name of the actor or job, or its child, that a request is about; None for those of all."""
     parts = call.path.split("/")
-    if "frayjobs" in parts[:-1]:
-        found = parts[parts.index("frayjobs") + 1]
-    elif "jobsets" in parts[:-1]:
-        found = parts[parts.index("jobsets") + 1].rpartition("-a")[0]
+    kind = parts[-2] if parts[-1] != "status" else parts[-3]
+    if kind in ("frayjobs", "frayactors", "statefulsets"):
+        found = parts[parts.index(kind) + 1]
+    elif kind == "jobsets":
+        found = parts[-1].rpartition("-a")[0]
     else:
-        found = call.body.get("metadata", {}).get("labels", {}).get(LABEL_JOB)
+        labels = call.body.get("metadata", {}).get("labels", {})
+        found = labels.get(LABEL_JOB) or labels.get(LABEL_ACTOR)
     return found and found.removesuffix(build_parent_name(""))
 
 
-def _faults_at(number: int, story: Story) -> tuple[Fault, ...]:
+def _faults_at(number: int, story: Story | ActorStory) -> tuple[Fault, ...]:
     """All faults for each request of the plain story, three in turn for those of the longer ones."""
     if story is SUCCESS:
         return FAULTS
@@ -102,12 +104,12 @@ def _faults_at(number: int, story: Story) -> tuple[Fault, ...]:
 def is_as_expected(end: End, expected: End, suffered: str) -> bool:
     told_all = not suffered.startswith(tuple(f"PUT frayjobs/status {harm}" for harm in UNANSWERED))
     events = end.events == expected.events if told_all else end.events <= expected.events
-    return (end.status, end.jobsets) == (expected.status, expected.jobsets) and events
+    return (end.status, end.children) == (expected.status, expected.children) and events
 
 
-@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
-def test_a_job_ends_the_same_whichever_of_its_requests_fails(
-    story: Story, proxy: FaultyProxy, hands: Hands, settings_for: SettingsFor, proxied: Path
+@pytest.mark.parametrize("story", [*STORIES, SCALED_ACTOR], ids=lambda story: story.name)
+def test_a_life_ends_the_same_whichever_of_its_requests_fails(
+    story: Story | ActorStory, proxy: FaultyProxy, hands: Hands, settings_for: SettingsFor, proxied: Path
 ) -> None:
     rule = proxy.rule = OneFaultEach()
     operator = OperatorThread(proxied, settings_for(hands.namespace), request_seconds=REQUEST_SECONDS).start()
@@ -116,7 +118,7 @@ def test_a_job_ends_the_same_whichever_of_its_requests_fails(
         assert operator.alive, operator.failure
 
     try:
-        unharmed = Life(hands, "unharmed", story)
+        unharmed = story.begin(hands, "unharmed")
         play(hands, [unharmed], keep_alive=keep_alive)
         expected = read_whole_end(hands, unharmed)
         lives = []
@@ -124,7 +126,7 @@ def test_a_job_ends_the_same_whichever_of_its_requests_fails(
             for index, fault in enumerate(_faults_at(number, story)):
                 name = f"hurt-{number}-{index}"
                 rule.planned[name] = (place, fault)
-                lives.append(Life(hands, name, story))
+                lives.append(story.begin(hands, name))
         play(hands, lives, keep_alive=keep_alive)
 
         def differences() -> list[str]:
@@ -135,7 +137,7 @@ def test_a_job_ends_the_same_whichever_of_its_requests_fails(
                 if not is_as_expected(end, expected, rule.suffered.get(name, "nothing"))
             ]
 
-        # The last event of a job may still be tried again.
+        # The last event may still be tried again.
         eventually(lambda: not differences(), told=differences)
         # Two changes that are seen at once are told at once: a life may need a later request of a kind less
         # than another did. The first of each kind comes in every life.

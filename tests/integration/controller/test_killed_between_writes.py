@@ -1,7 +1,8 @@
-"""An operator that dies before or after any of its writes: the next one brings the job to the same end."""
+"""An operator that dies before or after any of its writes: the next one comes to the same end."""
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from fray.kube.api import KubeApi
+from tests.integration.controller.actor_stories import ACTOR, ActorStory
 from tests.integration.controller.conftest import SettingsFor
 from tests.integration.controller.hands import Hands
 from tests.integration.controller.kill_switch import KillSwitch, Moment
 from tests.integration.controller.operator_thread import OperatorThread
-from tests.integration.controller.stories import STORIES, Life, Story, play, read_end, read_whole_end
+from tests.integration.controller.stories import STORIES, Story, play, read_end, read_whole_end
 
 pytestmark = pytest.mark.timeout(1800)
 """A story is played for each of its writes, or requests."""
@@ -29,7 +31,7 @@ class Supervisor:
         self._begin()
 
     def arm(self, name: str, *, number: int, moment: Moment) -> None:
-        """Have the operator killed at the `number`-th write about a job."""
+        """Have the operator killed at the `number`-th write about a job or an actor."""
         assert self._switched.wait(60)
         self._switch.arm(name, number=number, moment=moment)
 
@@ -65,23 +67,27 @@ def supervisor(kubeconfig: Path, hands: Hands, settings_for: SettingsFor) -> Ite
     running.end()
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
-def test_a_job_ends_the_same_at_whichever_write_the_operator_is_killed(
-    story: Story, moment: Moment, hands: Hands, supervisor: Supervisor
+@pytest.mark.parametrize(
+    ("story", "moment"),
+    # Before a write the server has what it has after the one before: of an actor one of both is enough.
+    [*itertools.product(STORIES, ["before", "after"]), (ACTOR, "after")],
+    ids=lambda value: value if isinstance(value, str) else value.name,
+)
+def test_a_life_ends_the_same_at_whichever_write_the_operator_is_killed(
+    story: Story | ActorStory, moment: Moment, hands: Hands, supervisor: Supervisor
 ) -> None:
-    unharmed = Life(hands, "unharmed", story)
+    unharmed = story.begin(hands, "unharmed")
     play(hands, [unharmed], keep_alive=supervisor.keep_alive)
     expected = read_whole_end(hands, unharmed)
     unharmed.remove()
     for number in range(1, MOST_WRITES):
         deaths, name = supervisor.deaths, f"killed-{number}"
         supervisor.arm(name, number=number, moment=moment)
-        life = Life(hands, name, story)
+        life = story.begin(hands, name)
         play(hands, [life], keep_alive=supervisor.keep_alive)
         end = read_end(hands, life)
         life.remove()
-        assert (end.status, end.jobsets) == (expected.status, expected.jobsets), (
+        assert (end.status, end.children) == (expected.status, expected.children), (
             f"killed {moment} write {number}"
         )
         assert end.events <= expected.events, f"killed {moment} write {number}"

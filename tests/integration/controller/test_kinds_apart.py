@@ -10,11 +10,11 @@ import pytest
 from e2e.faulty_proxy import Call, Fault, FaultyProxy, Harm
 from fray_operator import process
 from fray_operator.process import ServableKindError
+from tests.integration.controller.actor_hands import Actors
 from tests.integration.controller.conftest import SettingsFor
 from tests.integration.controller.hands import Hands, eventually
 from tests.integration.controller.operator_subprocess import fetch
 from tests.integration.controller.operator_thread import OperatorThread
-from tests.integration.controller.test_actors import Actors
 
 NO_ACTORS = "FrayActor isn't served: the cluster has no frayactors.fray.dev: install the chart's CRDs first"
 NO_JOBSETS = "FrayJob isn't served: the cluster has no jobsets.jobset.x-k8s.io: install JobSet first"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from e2e.faulty_proxy import FaultyProxy
+from fray.plan import complaints
 from fray.vocabulary import AUTH_SECRET
 from fray_operator import nodes, observe, shared_answers
 from tests.integration.controller.conftest import SettingsFor
@@ -106,8 +107,9 @@ def test_an_operator_that_starts_over_jobs_of_all_kinds_writes_nothing(
 def test_looking_again_and_again_at_jobs_of_all_kinds_writes_nothing(
     kubeconfig: Path, hands: Hands, settings_for: SettingsFor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(observe, "PATIENCE_SECONDS", 0.05)
     for constant in ("PATIENCE_SECONDS", "PATIENCE_CAP_SECONDS"):
-        monkeypatch.setattr(observe, constant, 0.05)
+        monkeypatch.setattr(complaints, constant, 0.05)
     monkeypatch.setattr(nodes, "JUDGING_SECONDS", 0.05)
     monkeypatch.setattr(shared_answers, "EVENTS_SECONDS", 0.05)
     with run_operator(kubeconfig, settings_for(hands.namespace, backoff_seconds=3000.0)) as operator:

@@ -11,6 +11,7 @@ import yaml
 from e2e.cluster.build import module_source
 from e2e.cluster.keep_alive import KeepAliveApi
 from fray.kube.resources import WORKLOADS
+from fray.plan import complaints
 from fray_operator import act, observe, shared_answers
 from tests.integration.controller.conftest import SettingsFor
 from tests.integration.controller.hands import Hands, Manifest, condition, eventually, now
@@ -141,7 +142,9 @@ def impatient_operator(
 ) -> Iterator[OperatorThread]:
     """An operator that looks ever again at what Kueue says."""
     monkeypatch.setattr(observe, "PATIENCE_SECONDS", 0.05)
-    monkeypatch.setattr(observe, "PATIENCE_CAP_SECONDS", 0.05)
+    monkeypatch.setattr(observe, "DEACTIVATED_SECONDS", 0.05)
+    for constant in ("PATIENCE_SECONDS", "PATIENCE_CAP_SECONDS"):
+        monkeypatch.setattr(complaints, constant, 0.05)
     monkeypatch.setattr(shared_answers, "WORKLOADS_SECONDS", 0.05)
     # How long a Workload may take to appear before it is told to be missing.
     monkeypatch.setattr(observe, "WORKLOADS_SECONDS", 600.0)

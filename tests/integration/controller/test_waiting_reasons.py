@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from fray.plan import complaints
 from fray_operator import observe, shared_answers
 from tests.integration.controller.conftest import NodeMaker, SettingsFor
 from tests.integration.controller.hands import Hands, condition
@@ -178,7 +179,8 @@ def test_pods_that_are_refused_are_explained_by_the_job_controllers_event(
     reason: str,
     told: str,
 ) -> None:
-    monkeypatch.setattr(observe, "PATIENCE_SECONDS", 0.05)
+    for module in (observe, complaints):
+        monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.05)
     monkeypatch.setattr(shared_answers, "EVENTS_SECONDS", 0.05)
     start()
     hands.submit("train", replicas=2)
@@ -204,7 +206,8 @@ def test_jobs_that_are_refused_are_explained_by_the_jobsets_event(
     said: str,
     reason: str,
 ) -> None:
-    monkeypatch.setattr(observe, "PATIENCE_SECONDS", 0.05)
+    for module in (observe, complaints):
+        monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.05)
     monkeypatch.setattr(shared_answers, "EVENTS_SECONDS", 0.05)
     start()
     hands.submit("train")
@@ -219,7 +222,8 @@ def test_jobs_that_are_refused_are_explained_by_the_jobsets_event(
 def test_events_about_other_jobsets_explain_nothing(
     hands: Hands, start: Callable[..., OperatorThread], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(observe, "PATIENCE_SECONDS", 0.05)
+    for module in (observe, complaints):
+        monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.05)
     monkeypatch.setattr(shared_answers, "EVENTS_SECONDS", 0.05)
     operator = start()
     hands.submit("train")

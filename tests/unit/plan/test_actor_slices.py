@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from fray.plan.actor_lifecycle import ActorDecision, ActorObservation, decide_actor
+from fray.plan.actor_lifecycle import ActorDecision, ActorObservation, decide_actor, find_lacking
 from fray.plan.actor_set import build_actor_set, build_actor_slice
 from fray.plan.actor_slices import EndSlice, StartSlice
+from fray.plan.complaints import Complaint
 from fray.plan.settings import PlanSettings, RetryPolicy
 from fray.plan.timestamps import format_time
 from fray.vocabulary import (
@@ -60,6 +61,7 @@ def pods(index: int, attempt: int, *, ready: bool = True, **metadata: Any) -> li
             "metadata": {
                 "name": f"{name}-slice-0-{host}-abcde",
                 "uid": f"{name}-{host}",
+                "creationTimestamp": format_time(NOW),
                 "labels": {
                     LABEL_POD_INDEX: str(index),
                     LABEL_COMPLETION_INDEX: str(host),
@@ -119,6 +121,53 @@ def test_a_member_is_where_its_first_host_is_and_ready_on_all() -> None:
     alone = decide(actor(), jobsets=[jobset(0, 1)], pods=own[:1], reports=[told]).status
     assert not alone.members[0].ready
     assert not any(condition.type == "MultiplePods" for condition in found.conditions)
+
+
+def test_a_member_says_why_its_pods_can_not_be_made() -> None:
+    def says(job: str, *, own: int = 0, later: float = 0.0) -> str | None:
+        said = NOW + timedelta(seconds=later)
+        told = Complaint(
+            "Job", job, "j1", 'Error creating: pods "x-0-abc" is forbidden: no account', said, said
+        )
+        found = {"jobsets": [jobset(0, 1), jobset(1, 1)], "pods": [*pods(0, 1)[:own], *pods(1, 1)]}
+        status = decide(actor(replicas=2), complaints=[told], **found).status
+        assert status.members[1].message is None
+        return status.members[0].message
+
+    refused = "the cluster refused to create it (pods): Error creating: a pod is forbidden: no account"
+    assert says("scorer-0-a1-slice-0") == refused
+    assert says("scorer-0-a1-slice-0", own=1) == refused
+    assert says("scorer-0-a1-slice-0", own=2) is None, "it has all"
+    assert says("scorer-0-a1-slice-0", later=-1) is None, "that was an earlier JobSet of the name"
+    assert says("scorer-1-a1-slice-0") is None
+    assert says("scorer-0-a2-slice-0") is None
+
+
+def test_the_number_of_a_jobset_that_vanished_unseen_is_not_used_again() -> None:
+    started = decide(actor(maxRestarts=1))
+    assert started.slices == [StartSlice(0, 1)]
+    # A process that dies before it creates the JobSet loses no start.
+    assert go_on(actor(maxRestarts=1), started).slices == [StartSlice(0, 1)]
+    seen = go_on(actor(maxRestarts=1), started, jobsets=[jobset(0, 1)], pods=pods(0, 1))
+    left = go_on(actor(maxRestarts=1), seen, pods=pods(0, 1))
+    assert (left.slices, left.status.members[0].attempt) == ([], 2)
+    again = go_on(actor(maxRestarts=1), left)
+    assert again.slices == [StartSlice(0, 2)]
+    second = go_on(actor(maxRestarts=1), again, jobsets=[jobset(0, 2)], pods=pods(0, 2))
+    over = go_on(actor(maxRestarts=1), second)
+    assert (over.slices, over.status.members[0].failed) == ([], True)
+    assert over.status.restarts == 1
+
+
+def test_what_lacks_pods_is_found() -> None:
+    def lacking(jobsets: list[dict[str, Any]], own: list[dict[str, Any]]) -> list[str]:
+        observed = ActorObservation(jobsets=jobsets, pods=own)
+        return [each["metadata"]["name"] for each in find_lacking(actor(replicas=2), observed)]
+
+    both = [jobset(0, 1), jobset(1, 1)]
+    assert lacking(both, [*pods(0, 1), *pods(1, 1)]) == []
+    assert lacking(both, [*pods(0, 1), *pods(1, 1)[:1]]) == ["scorer-1-a1"]
+    assert lacking([both[0] | {"spec": {"suspend": True}}, jobset(1, 1, **GONE)], []) == []
 
 
 def test_a_slice_that_failed_is_followed_by_another_once_nothing_of_it_is_left() -> None:

@@ -56,7 +56,8 @@ def decide(
 
 
 def members(replicas: int) -> dict[str, Any]:
-    return {"metadata": {"name": "counter", "uid": "s1"}, "spec": {"replicas": replicas}}
+    metadata = {"name": "counter", "uid": "s1", "creationTimestamp": format_time(NOW - timedelta(hours=2))}
+    return {"metadata": metadata, "spec": {"replicas": replicas}}
 
 
 def pod(index: int, uid: str, *, ready: bool = False, **metadata: Any) -> dict[str, Any]:
@@ -65,6 +66,7 @@ def pod(index: int, uid: str, *, ready: bool = False, **metadata: Any) -> dict[s
         "metadata": {
             "name": f"counter-{index}",
             "uid": uid,
+            "creationTimestamp": format_time(NOW - timedelta(hours=1)),
             "labels": {LABEL_POD_INDEX: str(index)},
             **metadata,
         },
@@ -86,6 +88,7 @@ def variables(found: FrayActor) -> dict[str, Any]:
 def test_a_member_is_told_who_it_is_and_what_to_run() -> None:
     told = variables(actor(maxRestarts=3, lifetime="job", rootJob="train"))
     assert told["FRAY_ACTOR_NAME"] == "counter"
+    assert told["FRAY_ACTOR_LABEL"] == "team/counter"
     assert told["FRAY_ACTOR_UID"] == "u1"
     assert told["FRAY_ACTOR_CLASS"] == "app:Counter"
     assert told["FRAY_ACTOR_MAX_RESTARTS"] == "3"
@@ -300,6 +303,42 @@ def test_an_actor_ends_whose_payload_never_comes(told: Complaint, *, ends: bool)
     finished = next(each for each in over.status.conditions if each.type == "Finished")
     assert (finished.status, finished.reason) == ("True", "PayloadMissing")
     assert over.action is None
+
+
+TRIED = "create Pod counter-1 in StatefulSet counter failed error: "
+WHY = "is forbidden: error looking up service account team/fray-job: serviceaccount 'fray-job' not found"
+NO_ACCOUNT = f'{TRIED}pods "counter-1" {WHY}'
+REFUSED = f"the cluster refused to create it (pods): {TRIED}a pod {WHY}"
+QUOTA = f'{TRIED}pods "counter-1" is forbidden: exceeded quota'
+
+
+def refusal(message: str, *, ago: float = 1.0, kind: str = "StatefulSet", uid: str = "s1") -> Complaint:
+    """Return what a controller said so many seconds ago of a pod that it could not make."""
+    said = NOW - timedelta(seconds=ago)
+    return Complaint(kind, "another", uid, message, said, said)
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        (refusal(NO_ACCOUNT), REFUSED),
+        (refusal(QUOTA), "a quota of the namespace is used up"),
+        (refusal(NO_ACCOUNT, uid="s0"), None),
+        (refusal(NO_ACCOUNT, kind="JobSet", uid="s0"), None),
+        # The StatefulSet has made a pod since.
+        (refusal(NO_ACCOUNT, ago=3601), None),
+    ],
+)
+def test_a_member_says_why_its_pod_can_not_be_made(told: Complaint, message: str | None) -> None:
+    pods = [pod(0, "p1", ready=True)]
+    status = decide(actor(replicas=2), ActorObservation(members(2), pods, complaints=[told])).status
+    assert status.members[0].message is None
+    ready = next(each for each in status.conditions if each.type == "Ready")
+    if message is None:
+        assert (status.members[1].message, ready.message) == (None, "1 of 2 members take calls")
+        return
+    assert (status.members[1].message or "").startswith(message)
+    assert ready.message == f"1 of 2 members take calls; member 1: {status.members[1].message}"
 
 
 @pytest.mark.parametrize(
