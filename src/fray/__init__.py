@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fray.device_flops import FlopDtype as FlopDtype
     from fray.errors import *  # noqa: F403
     from fray.job import *  # noqa: F403
+    from fray.job.dask import DaskContext as DaskContext
     from fray.job.ray import RayContext as RayContext
     from fray.job_context import ExecutionContext as ExecutionContext
     from fray.job_context import LocalJobContext as LocalJobContext

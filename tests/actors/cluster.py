@@ -142,6 +142,7 @@ class Cluster:
         port, ready_port = free_port(), free_port()
         variables = {
             "FRAY_ACTOR_NAME": actor["metadata"]["name"],
+            "FRAY_ACTOR_LABEL": label,
             "FRAY_ACTOR_UID": actor["metadata"]["uid"],
             "FRAY_ACTOR_INDEX": "0",
             "FRAY_ACTOR_POD_UID": str(uuid.uuid4()),

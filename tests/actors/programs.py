@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from fray.job import ActorHandle, current_actor
+from fray.job import ActorHandle, current_actor, lookup_endpoint, register_endpoint
+from fray.runtime.api.client import ApiAccess
 
 
 class Counter:
@@ -32,6 +34,12 @@ class Counter:
 
     def pid(self) -> int:
         return os.getpid()
+
+    def echo(self, value: object) -> object:
+        return value
+
+    def clock(self) -> float:
+        return time.time()
 
     def fail(self) -> None:
         raise KeyError("no such lesson")
@@ -65,6 +73,17 @@ class Counter:
     def sleep(self, seconds: float) -> str:
         time.sleep(seconds)
         return "slept"
+
+
+class Parent:
+    """Leaves a child behind that won't end when it is asked to."""
+
+    def bear(self) -> int:
+        stubborn = ["/bin/sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"]
+        return subprocess.Popen(stubborn, start_new_session=True).pid
+
+    def end(self) -> None:
+        os._exit(1)
 
 
 class Broken:
@@ -194,3 +213,19 @@ class Shard:
 
     def letters(self) -> Iterator[str]:
         yield from "abc"
+
+
+class Server:
+    """Registers where it listens, in a pod whose API server is that of a test."""
+
+    def __init__(self, name: str, address: str) -> None:
+        if "TEST_API" in os.environ:
+            access = ApiAccess(os.environ["TEST_API"], "ml", Path(os.environ["TEST_TOKEN"]))
+            ApiAccess.in_pod = classmethod(lambda *_: access)  # type: ignore[method-assign, assignment]
+        register_endpoint(name, address)
+
+    def register(self, name: str, address: str) -> None:
+        register_endpoint(name, address)
+
+    def look_up(self, name: str) -> str:
+        return lookup_endpoint(name).address

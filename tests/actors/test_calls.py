@@ -13,6 +13,7 @@ import pytest
 from fray.errors import ActorNotFoundError, RemoteTracebackError, TaskTimeoutError
 from fray.job import JobContext, MemberState
 from fray.job.actors import ActorHandle
+from fray.runtime.actors.joining import PodReach
 from fray.runtime.pool import joined_pool
 from fray.runtime.pool.client.backpressure import SubmitLimit
 from fray.runtime.pool.transport.keys import TransportKey
@@ -28,6 +29,29 @@ def counter(cluster: Cluster, context: JobContext) -> Counter:
     handle = context.create_actor(programs.Counter, 40, name="train/counter")
     cluster.start_pod("train/counter")
     return handle
+
+
+def test_all_handles_of_a_process_share_one_connection(
+    counter: Counter, context: JobContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert context.get(counter.add.remote(), timeout=PATIENCE) == 41
+    monkeypatch.setattr(PodReach, "join", None)
+    found: Counter = context.get_actor("train/counter")
+    assert context.get(found.add.remote(), timeout=PATIENCE) == 42
+
+
+def test_a_call_waits_for_its_actor_no_longer_than_its_timeout(cluster: Cluster, context: JobContext) -> None:
+    made: Counter = context.create_actor(programs.Counter, name="counter")  # it has no pod yet
+    found: Counter = context.get_actor("counter")
+    told = r"'counter\.add' ran longer than its limit of 0\.2 s\n.*actor 'counter' .* it isn't ready"
+    for handle in (made, found):
+        for retries in (0, -1):
+            with pytest.raises(TaskTimeoutError, match=told):
+                handle.add.options(timeout=0.2, max_task_retries=retries).remote()
+    cluster.start_pod("counter")
+    for number, handle in enumerate((made, found), 1):
+        in_time = handle.add.options(timeout=PATIENCE).remote()
+        assert context.get(in_time, timeout=PATIENCE) == number
 
 
 def test_an_actor_answers_in_order_with_values_errors_items_and_large_arguments(
@@ -125,6 +149,7 @@ def test_a_group_is_one_resource_whose_members_know_their_index(
     group = context.create_actor_group(programs.Seat, name="seats", count=2)
     assert cluster.actor("seats")["spec"]["replicas"] == 2
     assert group.statuses() == [MemberState.STARTING, MemberState.STARTING]
+    assert len(context.create_actor_group(programs.Seat, name="seats", count=4, get_if_exists=True)) == 2
     cluster.start_pod("seats", FRAY_ACTOR_INDEX="1")
     (second,) = group.wait_ready(1, timeout=PATIENCE)
     assert context.get(second.where.remote(), timeout=PATIENCE) == "seats/1"

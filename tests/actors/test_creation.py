@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -11,24 +12,48 @@ from typing import Any
 import pytest
 
 from fray import __version__
-from fray.errors import ActorDiedError
-from fray.job import JobContext
+from fray.errors import ActorDiedError, ActorExistsError
+from fray.job import ActorHandle, HostedActor, JobContext, host_actor
 from fray.kube.resources import FRAYACTORS, SECRETS
 from tests.actors import programs
 from tests.actors.cluster import Cluster, await_no_connection
 from tests.pool.hosts.pools import PATIENCE, wait_until
 from tests.unit.runtime.started import bare_paths
 
-PROCESSES = 4
-THREADS = 16
-_CREATOR = """
+RACERS = 10
+"""Of each process: threads that create at once."""
+PODS, LAPTOPS, HOSTS = 2, 2, 3
+_IN_JOB = """
 from fray.job import create_job_ctx
+context = create_job_ctx("threadpool", max_workers=1)
+def create():
+    return context.create_actor(Counter, name="counter", get_if_exists=True, lifetime="detached")
+"""
+_OUTSIDE = """
+from fray.cluster.cluster_spec import KubernetesSpec
+from fray.cluster.kubernetes import KubernetesCluster
+from fray.cluster.kubernetes.access import Access
+from fray.job import ActorOptions
+from fray.kube.client import KubernetesApi
+from fray.kube.configuration import Configuration
+from fray.types import create_environment
+async def open_access():
+    kube = KubernetesApi(Configuration(host=os.environ["TEST_API"]))
+    return Access(kube, os.environ["TEST_API"], "ml", kube.close)
+context = KubernetesCluster(KubernetesSpec(namespace="ml"), open_access=open_access)
+image, shared = create_environment(docker_image="train:1"), ActorOptions(get_if_exists=True)
+def create():
+    return context.create_actor(Counter, name="counter", options=shared, environment=image)
+"""
+_RACE = f"""
+from concurrent.futures import ThreadPoolExecutor
 from tests.actors.programs import Counter
-with create_job_ctx("threadpool", max_workers=1) as context:
+with context, ThreadPoolExecutor({RACERS}) as threads:
     print("here", flush=True)
     sys.stdin.readline()
-    counter = context.create_actor(Counter, name="counter", get_if_exists=True)
-    print(context.get(counter.add.remote()))
+    first, *others = threads.map(lambda _: create(), range({RACERS}))
+    assert others == [first] * {RACERS - 1}
+    print(*(first.add.remote().result() for _ in range({RACERS})))
 """
 _BARE = """
 from fray.job import create_job_ctx
@@ -47,20 +72,23 @@ with create_job_ctx("threadpool", max_workers=1) as context:
 def test_of_racing_creators_one_creates_and_all_call_its_one_instance(
     cluster: Cluster, context: JobContext
 ) -> None:
-    begin = threading.Barrier(THREADS + 1)
+    keys = {path.name: base64.b64encode(path.read_bytes()).decode() for path in cluster.key.iterdir()}
+    cluster.api.store(SECRETS, {"kind": "Secret", "metadata": {"name": "fray-auth"}, "data": keys})
+    begin = threading.Barrier(RACERS + 1)
 
-    def create_and_add() -> int:
+    def create() -> ActorHandle[programs.Counter]:
         begin.wait(PATIENCE)
-        counter = context.create_actor(programs.Counter, name="counter", get_if_exists=True)
-        return context.get(counter.add.remote(), timeout=PATIENCE)
+        return context.create_actor(programs.Counter, name="counter", get_if_exists=True, lifetime="detached")
 
     pipe = subprocess.PIPE
+    programs_of_others = [(_IN_JOB, cluster.environ())] * PODS + [(_OUTSIDE, {})] * LAPTOPS
     others = [
-        cluster.start_program(_CREATOR, cluster.environ(), stdin=pipe, stdout=pipe) for _ in range(PROCESSES)
+        cluster.start_program(program + _RACE, variables, stdin=pipe, stdout=pipe)
+        for program, variables in programs_of_others
     ]
     try:
-        with ThreadPoolExecutor(THREADS) as pool:
-            counts = [pool.submit(create_and_add) for _ in range(THREADS)]
+        with ThreadPoolExecutor(RACERS) as pool:
+            creating = [pool.submit(create) for _ in range(RACERS)]
             for each in others:
                 assert each.stdout is not None
                 assert each.stdout.readline() == b"here\n"
@@ -69,17 +97,53 @@ def test_of_racing_creators_one_creates_and_all_call_its_one_instance(
                 assert each.stdin is not None
                 each.stdin.write(b"go\n")
                 each.stdin.flush()
-            wait_until(lambda: cluster.api.all(SECRETS))
+            wait_until(lambda: len(cluster.api.all(SECRETS)) > 1)
             cluster.start_pod("counter")
             told = [each.communicate(timeout=PATIENCE)[0] for each in others]
-            seen = [count.result(PATIENCE) for count in counts] + [int(count) for count in told]
+            first, *rest = [each.result(PATIENCE) for each in creating]
+            assert rest == [first] * (RACERS - 1)
+            counts = context.get([first.add.remote() for _ in range(RACERS)], timeout=PATIENCE)
     finally:
         for each in others:
             each.kill()
             each.communicate()
     # Each number once: they were counted by one instance.
-    assert sorted(seen) == list(range(1, THREADS + PROCESSES + 1))
-    assert (len(cluster.api.all(FRAYACTORS)), len(cluster.api.all(SECRETS))) == (1, 1)
+    counts += [int(count) for count in b" ".join(told).split()]
+    assert sorted(counts) == list(range(1, 51))
+    payload = cluster.actor("counter")["spec"]["entrypoint"]["callable"]["secretName"]
+    assert {secret["metadata"]["name"] for secret in cluster.api.all(SECRETS)} == {"fray-auth", payload}
+    assert cluster.api.forwarded, "laptops have called it, too"
+
+
+def test_of_creators_and_hosts_that_race_one_has_the_name(cluster: Cluster, context: JobContext) -> None:
+    begin = threading.Barrier(RACERS + HOSTS)
+
+    def create() -> ActorHandle[programs.Counter]:
+        begin.wait(PATIENCE)
+        return context.create_actor(programs.Counter, name="counter", get_if_exists=True)
+
+    def host() -> HostedActor[programs.Counter] | None:
+        begin.wait(PATIENCE)
+        try:
+            return host_actor(programs.Counter, name="counter")
+        except ActorExistsError:
+            return None
+
+    with ThreadPoolExecutor(RACERS + HOSTS) as pool:
+        hosting = [pool.submit(host) for _ in range(HOSTS)]
+        creating = [pool.submit(create) for _ in range(RACERS)]
+        hosts = [each.result(PATIENCE) for each in hosting]
+        first, *rest = [each.result(PATIENCE) for each in creating]
+    assert rest == [first] * (RACERS - 1)
+    winners = [each for each in hosts if each is not None]
+    if not winners:
+        cluster.start_pod("counter")
+    assert context.get(first.add.remote(), timeout=PATIENCE) == 1
+    assert all(winner.handle == first for winner in winners)
+    assert len(cluster.api.all(FRAYACTORS)) == 1
+    assert len(cluster.api.all(SECRETS)) + len(winners) == 1
+    for winner in winners:
+        winner.shutdown()
 
 
 def test_a_creator_of_another_class_gets_the_living_actor_with_its_own_methods(
@@ -90,6 +154,8 @@ def test_a_creator_of_another_class_gets_the_living_actor_with_its_own_methods(
     before = cluster.actor("shared")
     found: Any = context.create_actor(programs.Seat, name="shared", get_if_exists=True)
     assert found == counter
+    with pytest.raises(AttributeError, match="no method 'where'"):
+        found.where.remote()  # waits until it is ready, and knows its methods
     with pytest.raises(AttributeError, match="no method 'where'"):
         found.where  # noqa: B018
     assert context.get(found.add.remote(), timeout=PATIENCE) == 6

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from fray.kube.errors import ServerError
 from fray.kube.resources import CONFIG_MAPS
 from fray.runtime.actors import joining
 from fray.runtime.pool.host.processes import children
+from fray.testing import Call
 from tests.actors import programs
 from tests.actors.cluster import Cluster, await_no_connection
 from tests.pool.clients.pods import running_pods
@@ -39,6 +41,9 @@ def test_a_restart_is_fresh_and_no_call_of_the_old_handle_reaches_it(
             context.get(ref, timeout=PATIENCE)
 
     wait_until(lambda: cluster.record("counter")["startNumber"] == "2")
+    told = json.loads(cluster.record("counter")["lastError"])
+    assert (told["type"].rpartition(".")[2], told["traceback"]) == ("ActorDiedError", "")
+    assert "signal 9 (SIGKILL)" in told["message"]
     pod.await_ready()
     await_no_connection()
     with pytest.raises(ActorDiedError, match="started anew"):
@@ -113,6 +118,42 @@ def test_a_pod_that_vanishes_is_told_and_its_successor_is_another_incarnation(
     assert context.get(context.get_actor("counter").add.remote(), timeout=PATIENCE) == 1
 
 
+YEAR = 365 * 24 * 3600
+WRONG_CLOCK = """
+import time
+right, right_ns = time.time, time.time_ns
+time.time = lambda: right() + {seconds}
+time.time_ns = lambda: right_ns() + {seconds} * 10**9
+"""
+
+
+def test_clocks_that_are_wrong_lead_no_call_to_another_incarnation(
+    cluster: Cluster, context: JobContext, tmp_path: Path
+) -> None:
+    context.create_actor(programs.Counter, name="counter")
+    earlier = None
+    for years in (1, -1, 1):
+        packages = tmp_path / f"{years}"
+        packages.mkdir(exist_ok=True)
+        (packages / "sitecustomize.py").write_text(WRONG_CLOCK.format(seconds=years * YEAR))
+        pod = cluster.start_pod("counter", PYTHONPATH=str(packages))
+        pod.await_ready()
+        if earlier is not None:
+            with pytest.raises(ActorDiedError, match="started anew"):
+                earlier.add.remote()
+        counter = context.get_actor("counter")
+        assert context.get(counter.add.remote(), timeout=PATIENCE) == 1
+        ahead = context.get(counter.clock.remote(), timeout=PATIENCE) - time.time()
+        assert abs(ahead - years * YEAR) < YEAR / 2
+
+        blocked = counter.block.remote()
+        pod.kill()
+        with pytest.raises(ActorUnavailableError):
+            context.get(blocked, timeout=PATIENCE)
+        await_no_connection()
+        earlier = counter
+
+
 @pytest.mark.parametrize("listener", ["another actor", "a later pod", "a job's pool"])
 def test_no_call_reaches_who_else_has_the_address_by_now(
     cluster: Cluster, context: JobContext, monkeypatch: pytest.MonkeyPatch, listener: str
@@ -160,7 +201,7 @@ def test_a_constructor_that_fails_is_told_to_callers_and_in_the_record(
     wait_until(lambda: cluster.record("broken")["exhausted"] == "true")
     assert "no such table" in cluster.record("broken")["lastError"]
     assert not pod.is_ready
-    assert children(pod.process.pid) == []
+    wait_until(lambda: children(pod.process.pid) == [])
     assert (cluster.record("broken")["startNumber"], cluster.record("broken")["restarts"]) == ("2", "1")
 
     # What was used up in one pod isn't there again in the next one.
@@ -171,6 +212,45 @@ def test_a_constructor_that_fails_is_told_to_callers_and_in_the_record(
     assert not children(later.process.pid)
     with pytest.raises(ActorDiedError, match="as often as it may be"):
         context.get_actor("broken").call.remote()
+
+
+def test_nobody_is_sent_to_an_incarnation_that_is_over_while_its_processes_end(
+    cluster: Cluster, context: JobContext
+) -> None:
+    parent = context.create_actor(programs.Parent, name="parent")
+    cluster.start_pod("parent", FRAY_ACTOR_MAX_RESTARTS="0")
+    child = context.get(parent.bear.remote(), timeout=PATIENCE)
+    met: list[bool] = []
+
+    def note(call: Call) -> None:
+        if (call.method, call.resource) == ("PATCH", CONFIG_MAPS):
+            met.append(Path(f"/proc/{child}").exists())
+
+    cluster.api.fault = note
+    with pytest.raises(ActorDiedError):
+        context.get(parent.end.remote(), timeout=PATIENCE)
+    wait_until(lambda: cluster.record("parent")["exhausted"] == "true")
+    # Its pod's supervisor says so before it begins to end what the actor has left.
+    assert met[0]
+    record = cluster.record("parent")
+    assert (record["ready"], record["startNumber"], record["restarts"]) == ("false", "1", "0")
+    again = context.create_actor(programs.Parent, name="parent", get_if_exists=True)
+    cluster.start_pod("parent")
+    assert context.get(again.bear.remote(), timeout=PATIENCE) != child
+
+
+def test_other_handles_of_an_actor_that_was_killed_know_of_it(cluster: Cluster, context: JobContext) -> None:
+    counter = context.create_actor(programs.Counter, name="counter")
+    cluster.start_pod("counter")
+    used = context.get_actor("counter")
+    assert context.get(used.add.remote(), timeout=PATIENCE) == 1
+    again = used.add.options(max_task_retries=1)
+    assert context.get(again.remote(), timeout=PATIENCE) == 2
+    # By a handle that has called nothing. The actor's pod lives on for now.
+    context.kill(context.get_actor("counter"))
+    for method in (used.add, again, counter.add):
+        with pytest.raises(ActorDiedError, match="deleted"):
+            context.get(method.remote(), timeout=PATIENCE)
 
 
 def test_a_killed_actor_is_gone_and_its_name_is_free(cluster: Cluster, context: JobContext) -> None:
@@ -195,13 +275,22 @@ def test_an_outage_of_the_api_server_stops_no_calls(cluster: Cluster, context: J
     counter = context.create_actor(programs.Counter, name="counter")
     cluster.start_pod("counter")
     assert context.get(counter.add.remote(), timeout=PATIENCE) == 1
-    cluster.api.fault = lambda _: ServerError("any", 503, "ServiceUnavailable", "it is down")
+    refused: list[str] = []
+
+    def refuse(call: Call) -> ServerError:
+        refused.append(f"{call.method} {call.resource.plural}")
+        return ServerError("any", 503, "ServiceUnavailable", "it is down")
+
+    cluster.api.fault = refuse
     assert context.get(counter.add.remote(), timeout=PATIENCE) == 2
     pid = context.get(counter.pid.remote(), timeout=PATIENCE)
     ref = counter.block.remote()
     os.kill(pid, signal.SIGKILL)
     with pytest.raises(TaskError):
         context.get(ref, timeout=PATIENCE)
+    # Its pod can't tell why it has ended, nor count the next start.
+    wait_until(lambda: refused.count("GET configmaps") > 1)
     cluster.api.fault = lambda _: None
     wait_until(lambda: cluster.record("counter")["startNumber"] == "2")
+    wait_until(lambda: "SIGKILL" in cluster.record("counter")["lastError"])
     assert context.get(context.get_actor("counter").add.remote(), timeout=PATIENCE) == 1

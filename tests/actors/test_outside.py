@@ -149,7 +149,16 @@ def test_the_command_line_calls_methods(laptop: KubernetesCluster, cluster: Clus
     with pytest.raises(ActorCallFailedError, match="fail of actor 'shell' raised KeyError") as failed:
         call(laptop, "fail")
     assert any("in fail" in line for line in failed.value.story)
-    for method, arguments, problem in (("add", "{", "JSON"), ("add", "3", "are 3"), ("ad", None, "'ad'")):
+    assert call(laptop, "echo", "[1e999]") == '"inf"\n'
+    refused = (
+        *(("add", "{", "JSON"), ("add", "3", "are 3"), ("ad", None, "'ad'")),
+        *(
+            ("echo", "[NaN]", "NaN is no JSON"),
+            ("echo", "[" * 9999, "JSON"),
+            ("__init__", "[5]", "'__init__'"),
+        ),
+    )
+    for method, arguments, problem in refused:
         with pytest.raises(InvalidRequestError, match=problem):
             call(laptop, method, arguments)
 

@@ -4,21 +4,35 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from fray.job import JobContext, clear_job_context, create_job_ctx
-from fray.job.traits import CONTEXTS, Traits
+from fray.job import JobContext, clear_job_context, create_job_ctx, set_job_context
+from fray.job.traits import CONTEXTS
+from fray.vocabulary import ENV_ROOT_JOB
+from tests.behaviour.actors_of_jobs import JOB, KindTraits, name_all_actors
 from tests.behaviour.dask_clusters import start_dask_cluster
 from tests.behaviour.gates import Gate, Signal
-from tests.behaviour.pools_of_hosts import join_pool_of_hosts, start_pool_of_hosts
 from tests.local_ray import running_ray
 
-KINDS = {**CONTEXTS, "hosts": CONTEXTS["pool"]}
-"""Kind of context -> its traits; "hosts" is a pool on several hosts, which this process has joined."""
+KINDS = (
+    {"job": JOB}
+    if os.environ.get(ENV_ROOT_JOB)
+    else {
+        kind: KindTraits(**vars(traits)) for kind, traits in {**CONTEXTS, "hosts": CONTEXTS["pool"]}.items()
+    }
+)
+"""Kind of context -> its traits; "hosts" is a pool on several hosts, which this process has joined.
+
+Where this process is a job's there is only "job": all its actors are FrayActors.
+"""
+JOINING = ("dask", "hosts")
+"""Kinds whose contexts join what runs for the whole session."""
 
 
 @pytest.fixture(params=list(KINDS))
@@ -61,13 +75,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture
-def traits(kind: str) -> Traits:
+def traits(kind: str) -> KindTraits:
     return KINDS[kind]
 
 
 @pytest.fixture(scope="session")
 def join() -> Iterator[dict[str, Callable[[int], JobContext]]]:
-    """The kinds whose contexts join what runs for the whole session, and what joins it by its workers."""
+    """The kinds of `JOINING`, and what joins each by the number of its workers."""
+    from tests.behaviour.pools_of_hosts import (  # noqa: PLC0415 - needs the operator's code, which pods lack
+        join_pool_of_hosts,
+        start_pool_of_hosts,
+    )
+
     with contextlib.ExitStack() as stack:
         dask = functools.cache(functools.partial(start_dask_cluster, stack))
         pool = functools.cache(functools.partial(start_pool_of_hosts, stack))
@@ -88,25 +107,55 @@ def made_ray() -> Iterator[str]:
 
 
 @pytest.fixture
-def make_ctx(
-    kind: str, join: dict[str, Callable[[int], JobContext]], request: pytest.FixtureRequest
-) -> Iterator[Callable[..., JobContext]]:
+def make_ctx(kind: str, request: pytest.FixtureRequest) -> Iterator[Callable[..., JobContext]]:
     made: list[JobContext] = []
+    join = request.getfixturevalue("join") if kind in JOINING else {}
     if kind == "ray":
         request.getfixturevalue("made_ray")
+    if kind == "job":
+        request.getfixturevalue("named_actors")
 
     def make(max_workers: int = 2) -> JobContext:
         if kind in join:
             made.append(join[kind](max_workers))
         else:
-            options = {"head": os.environ.get("POOL_HEAD", "thread")} if kind == "pool" else {}
-            made.append(create_job_ctx(kind, max_workers=max_workers, **options))
+            engine = "pool" if kind == "job" else kind
+            options = {"head": os.environ.get("POOL_HEAD", "thread")} if engine == "pool" else {}
+            made.append(create_job_ctx(engine, max_workers=max_workers, **options))
+        if kind == "job":
+            set_job_context(made[-1])  # as that of a job's process is
         return made[-1]
 
     yield make
     for context in made:
         context.shutdown()
     clear_job_context()
+
+
+@pytest.fixture(autouse=True)
+def lost_sockets(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Collect what Dask's clients have left, after each test of theirs.
+
+    One that closes cancels the connections that it is just making, and closes its loop. Tornado has no way to
+    end one that is being made, so that its socket is closed as garbage, which is a warning. Not of another
+    test, and not hidden where it is ours: garbage of the tests before is collected first.
+    https://github.com/tornadoweb/tornado/blob/v6.6.1/tornado/tcpclient.py
+    """
+    if "dask" not in request.node.nodeid:
+        yield
+        return
+    gc.collect()
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
+@pytest.fixture
+def named_actors() -> Iterator[None]:
+    """All actors of a test have names, and are gone after it."""
+    with name_all_actors():
+        yield
 
 
 @pytest.fixture

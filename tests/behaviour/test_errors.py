@@ -260,6 +260,8 @@ def test_a_cancelled_task_that_has_not_started_never_runs(
     dependent = ctx.run(append, tmp_path / "ran", waiting)
     ctx.cancel(waiting)
     ctx.cancel(waiting)
+    with pytest.raises(TaskCancelledError, match="append"):
+        ctx.get(waiting)  # at once, though the slot is still taken
     gate.open()
     assert ctx.get(running) is None
     for ref in (waiting, dependent):

@@ -6,6 +6,7 @@ import pytest
 
 from fray.errors import ActorDiedError, ActorNotFoundError, InvalidOptionError, TaskTimeoutError
 from fray.job import JobContext, get_job_context
+from tests.behaviour.actors_of_jobs import KindTraits
 from tests.behaviour.gates import Gate, Signal
 
 PATIENCE = 120
@@ -24,20 +25,22 @@ class Counter:
         gate.pass_through()
 
 
-def test_a_killed_actor_is_dead_and_its_name_is_free(ctx: JobContext) -> None:
+def test_a_killed_actor_is_dead_and_its_name_is_free(ctx: JobContext, traits: KindTraits) -> None:
     actor = ctx.create_actor(Counter, name="counter")
     other = ctx.create_actor(Counter)
     assert actor.add().result(timeout=PATIENCE) == 1
     ctx.kill(actor)
     ctx.kill(actor)
-    with pytest.raises(ActorDiedError, match="it was killed"):
+    with pytest.raises(ActorDiedError, match=traits.killed):
         actor.add().result(timeout=PATIENCE)
     again = ctx.create_actor(Counter, name="counter")
     assert again.add().result(timeout=PATIENCE) == 1
     assert other.add().result(timeout=PATIENCE) == 1
+    with pytest.raises(InvalidOptionError, match="actor is 'counter'"):
+        ctx.kill("counter")  # type: ignore[arg-type]
 
 
-def test_an_actor_is_found_by_its_name_until_it_is_killed(ctx: JobContext) -> None:
+def test_an_actor_is_found_by_its_name_until_it_is_killed(ctx: JobContext, traits: KindTraits) -> None:
     def add_by_name() -> int:
         return get_job_context().get_actor("counter").add().result(timeout=PATIENCE)  # type: ignore[no-any-return]
 
@@ -52,9 +55,11 @@ def test_an_actor_is_found_by_its_name_until_it_is_killed(ctx: JobContext) -> No
         ctx.get_actor("")
     with pytest.raises(AttributeError):
         found.absent  # noqa: B018
-    with pytest.raises(ActorNotFoundError, match="Known actors: counter") as caught:
+    with pytest.raises(ActorNotFoundError) as caught:
         ctx.get_actor("other")
-    assert caught.value.known == ("counter",)
+    if not traits.fray_actors:  # of which a namespace may have thousands
+        assert "Known actors: counter" in str(caught.value)
+        assert caught.value.known == ("counter",)
     ctx.kill(actor)
     with pytest.raises(ActorNotFoundError):
         ctx.get_actor("counter")
@@ -79,11 +84,13 @@ def test_a_call_and_what_waits_behind_it_end_with_their_timeouts(
 
 
 @pytest.mark.traits(concurrent=True)
-def test_calls_of_a_killed_actor_fail(ctx: JobContext, gate: Gate, signal: Signal) -> None:
+def test_calls_of_a_killed_actor_fail(
+    ctx: JobContext, traits: KindTraits, gate: Gate, signal: Signal
+) -> None:
     actor = ctx.create_actor(Counter)
     running, waiting = actor.block(gate, signal), actor.add()
     signal.wait()
     ctx.kill(actor)
     for ref in (running, waiting):
-        with pytest.raises(ActorDiedError, match="it was killed"):
+        with pytest.raises(ActorDiedError, match=traits.killed):
             ref.result(timeout=PATIENCE)

@@ -14,7 +14,8 @@ import pytest
 from fray.client import Client
 from fray.cluster import Entrypoint, JobRequest, LocalCluster, current_cluster
 from fray.errors import ActorDiedError, ActorNotFoundError, ActorUnavailableError
-from fray.job import ActorOptions, get_default_job_ctx, lookup_endpoint, register_endpoint
+from fray.job import ActorOptions, create_job_ctx, get_default_job_ctx, lookup_endpoint, register_endpoint
+from fray.types import JobId
 from tests.actors import programs
 from tests.local.harness import run_root
 from tests.pool.hosts.pools import PATIENCE, wait_until
@@ -62,6 +63,14 @@ def test_jobs_of_a_root_share_an_actor_and_a_detached_one_is_found_by_other_prog
 ) -> None:
     assert run_root(cluster, launch_two, tmp_path) == ([20, 30], 30)
     wait_until(lambda: [actor.spec.name for actor in cluster.get_actors()] == ["lab/kept"])
+    pods = cluster._state.root / "actors" / "pods"
+    wait_until(lambda: len(list(pods.glob("*/payload"))) == 1)
+    assert len(list(pods.glob("lab-*"))) == 2  # what the other one printed stays with its job
+    endpoints = cluster._state.root / "actors" / "configmaps"
+    assert [path for path in endpoints.glob("*") if "lab/server" in path.read_text()]
+    cluster.delete(JobId("root"))
+    assert not [path for path in endpoints.glob("*") if "lab/server" in path.read_text()]
+    assert [folder.name[:8] for folder in pods.glob("*")] == ["lab-kept"]
     with pytest.raises(ActorNotFoundError):
         cluster.get_actor("lab/counter")
 
@@ -89,11 +98,59 @@ def test_jobs_of_a_root_share_an_actor_and_a_detached_one_is_found_by_other_prog
     with pytest.raises((ActorDiedError, ActorUnavailableError)):
         kept.add.remote(1).result(PATIENCE)
     assert cluster.get_actor("lab/kept").add.remote(1).result(PATIENCE) == 6
+    (ready,) = cluster.find_actor("lab/kept").status.conditions
+    assert (ready.type, ready.status) == ("Ready", "True")
     cluster.delete_actor(cluster.find_actor("lab/kept"))
     with pytest.raises(ActorDiedError, match="deleted"):
         kept.add.remote(1)
+    wait_until(lambda: list(pods.glob("*/payload")) == [])
     # Until it is gone, and through its restart.
     assert any("the actor has ended" in line.text for line in followed)
+
+
+def found(name: str) -> int:
+    """Create an actor where this runs."""
+    counter = LocalCluster().create_actor(Counter, 5, name=name)
+    return counter.add.remote(1).result(PATIENCE)  # type: ignore[no-any-return]
+
+
+class Founder:
+    """Creates actors."""
+
+    def found(self, name: str) -> int:
+        return found(name)
+
+
+def test_an_actor_outlives_the_task_or_the_actor_that_was_the_first_to_need_it(cluster: LocalCluster) -> None:
+    with create_job_ctx("pool", max_workers=1) as ctx:
+        assert ctx.get(ctx.run(found, "lab/of-task"), timeout=PATIENCE) == 6
+    founder = cluster.create_actor(Founder, name="lab/founder")
+    assert founder.found.remote("lab/of-actor").result(PATIENCE) == 6
+    cluster.delete_actor(cluster.find_actor("lab/founder"))
+    folders = cluster._state.root / "actors" / "pods"
+    wait_until(lambda: list(folders.glob("lab-founder*/payload")) == [])
+    for name in ("lab/of-task", "lab/of-actor"):
+        assert cluster.get_actor(name).add.remote(1).result(PATIENCE) == 7
+
+
+def find_supervisor(pid: int) -> int:
+    """Return the process that supervises the actor in which this one is."""
+    while b"local_pod" not in Path(f"/proc/{pid}/cmdline").read_bytes():
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return pid
+
+
+def test_a_supervisor_that_is_killed_leaves_nothing_once_the_actor_runs_again(cluster: LocalCluster) -> None:
+    counter = cluster.create_actor(Counter, name="lab/counter")
+    killed = find_supervisor(counter.pid.remote().result(PATIENCE))
+    (noted,) = (cluster._state.root / "actors" / "pods").glob("*/sockets")
+    left = Path(noted.read_text())
+    assert left.is_dir()
+    os.kill(killed, signal.SIGKILL)
+    with pytest.raises((ActorDiedError, ActorUnavailableError)):
+        wait_until(lambda: counter.add.remote(1).result(PATIENCE) == 0)  # it ends when a call fails
+    assert cluster.get_actor("lab/counter").add.remote(1).result(PATIENCE) == 1
+    assert (left.exists(), Path(noted.read_text()).is_dir()) == (False, True)
 
 
 def test_a_member_fails_passes_its_handle_on_and_has_time_for_its_end(

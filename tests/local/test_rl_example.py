@@ -10,6 +10,8 @@ from pathlib import Path
 
 from e2e.rl_example import FOLDER, build_command, check_learning
 from fray.cluster import LocalCluster
+from fray.runtime.pool.objects.directories import list_directories
+from fray.runtime.pool.objects.values import INLINE_LIMIT
 from tests.pool.hosts.pools import PATIENCE, wait_until
 
 
@@ -25,6 +27,16 @@ def find_processes(state: Path, **variables: str) -> Iterator[int]:
             yield int(process.name)
 
 
+def maps_an_object(process: int) -> bool:
+    """Whether a process reads what is more than travels within a call, in a directory of objects."""
+    places = [f"{directory}/" for directory in list_directories()]
+    for line in Path(f"/proc/{process}/maps").read_text().splitlines():
+        first, last = (int(end, 16) for end in line.partition(" ")[0].split("-"))
+        if last - first > INLINE_LIMIT and any(place in line for place in places):
+            return True
+    return False
+
+
 def test_all_episodes_are_counted_although_a_rollout_and_the_curriculum_are_killed(tmp_path: Path) -> None:
     state = tmp_path / "state"
     environ = {**os.environ, "FRAY_STATE_DIR": str(state), "FRAY_CLUSTER_SPEC": "local"}
@@ -37,7 +49,10 @@ def test_all_episodes_are_counted_although_a_rollout_and_the_curriculum_are_kill
 
     cluster = LocalCluster(environ=environ)
     (curriculum,) = (a for a in cluster.get_actors() if a.spec.name == "rl/curriculum")
-    for killed in find_processes(state, FRAY_ACTOR_NAME=curriculum.metadata.name):
+    actor = list(find_processes(state, FRAY_ACTOR_NAME=curriculum.metadata.name))
+    # It has the weights from the store of the trainer.
+    assert any(map(maps_an_object, actor))
+    for killed in actor:
         os.kill(killed, signal.SIGKILL)
     for killed in find_processes(state, FRAY_JOB_NAME="rollout-1", FRAY_RANK="0"):
         os.kill(killed, signal.SIGKILL)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from fray.cli.actor_story import describe_actor, format_actor_table
 from fray.cli.lines import print_log
@@ -77,13 +77,12 @@ def call_actor(
     args, kwargs = _read_arguments(arguments)
     handle = cluster.get_actor(name)
     try:
-        called = getattr(handle, method)
-    except AttributeError as missing:
-        raise InvalidRequestError("METHOD", f"is {method!r}", f"{missing}.") from missing
-    try:
-        ref = called.options(timeout=timeout).remote(*args, **kwargs)
+        try:
+            ref = getattr(handle, method).options(timeout=timeout).remote(*args, **kwargs)
+        except AttributeError as missing:
+            raise InvalidRequestError("METHOD", f"is {method!r}", f"{missing}.") from missing
         for value in (item.result() for item in ref) if isinstance(ref, GeneratorFuture) else [ref.result()]:
-            output.write(json.dumps(value, default=repr) + "\n")
+            output.write(_write_json(value) + "\n")
     except FrayError:
         raise
     except Exception as error:
@@ -97,14 +96,27 @@ def call_actor(
 
 def _read_arguments(text: str | None) -> tuple[list[Any], dict[str, Any]]:
     try:
-        found = json.loads(text) if text else []
-    except ValueError as error:
+        found = json.loads(text, parse_constant=_refuse_constant) if text else []
+    except (RecursionError, ValueError) as error:
         raise InvalidRequestError("ARGUMENTS", f"are no JSON: {error}", ARGUMENTS_REMEDY) from error
     if isinstance(found, list):
         return found, {}
     if isinstance(found, dict):
         return [], found
     raise InvalidRequestError("ARGUMENTS", f"are {text}", ARGUMENTS_REMEDY)
+
+
+def _refuse_constant(word: str) -> NoReturn:
+    """Refuse what Python reads as JSON, and nobody else."""
+    raise ValueError(f"{word} is no JSON")
+
+
+def _write_json(value: Any) -> str:
+    """Return a value as JSON; what that doesn't know, such as NaN, as its `repr`."""
+    try:
+        return json.dumps(value, default=repr, allow_nan=False)
+    except (RecursionError, ValueError):
+        return json.dumps(repr(value))
 
 
 def delete_actors(actors: Sequence[FrayActor], *, cluster: Cluster, output: OutputStream) -> None:

@@ -244,7 +244,7 @@ def _resources(options: JobOptions) -> ResourceConfig:
         "ram": options.memory,
         "disk": options.disk,
         "image": options.image,
-        "replicas": options.replicas,
+        "count": options.replicas,
     }
     parts = {name: value for name, value in asked.items() if value is not None}
     if options.spot is not None:

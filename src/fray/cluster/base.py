@@ -11,6 +11,7 @@ import abc
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
 from types import TracebackType
@@ -22,7 +23,7 @@ from fray.cluster.cluster_spec import ClusterSpec
 from fray.cluster.command_streams import CommandStreams
 from fray.cluster.failures import raise_failures, raise_first_failure
 from fray.cluster.progress import describe_frayjob
-from fray.errors import ActorNotFoundError, UnsupportedFeatureError, WaitTimeoutError
+from fray.errors import ActorNotFoundError, AmbiguousActorError, UnsupportedFeatureError, WaitTimeoutError
 from fray.offered_names import offer_names
 from fray.payload.outcome import Outcome
 from fray.plan.gang_placement import NOTHING_READ, ClusterTopology
@@ -229,7 +230,8 @@ class Cluster(abc.ABC):
         """Return a FrayActor by its own name, or by the one that programs call it by.
 
         Raises:
-            ActorNotFoundError: There is none, or several jobs have one that is called so.
+            ActorNotFoundError: There is none.
+            AmbiguousActorError: Several jobs have one that is called so.
         """
         actors = self.get_actors()
         for actor in actors:
@@ -238,7 +240,9 @@ class Cluster(abc.ABC):
         called = [actor for actor in actors if actor.spec.name == name]
         if len(called) == 1:
             return called[0]
-        raise ActorNotFoundError(name, tuple(actor.metadata.name for actor in called or actors))
+        if called:
+            raise AmbiguousActorError(name, tuple(actor.metadata.name for actor in called))
+        raise ActorNotFoundError(name, tuple(sorted({actor.spec.name for actor in actors})))
 
     def get_actor(self, name: str) -> ActorHandle[Any]:
         """Return the handle of an actor by which this process calls it; see `find_actor` for `name`.
@@ -246,7 +250,8 @@ class Cluster(abc.ABC):
         `GROUP-INDEX` is a member of a group, unless an actor is called so.
 
         Raises:
-            ActorNotFoundError: There is none, or several jobs have one that is called so.
+            ActorNotFoundError: There is none.
+            AmbiguousActorError: Several jobs have one that is called so.
         """
         actor, index = self._find_member(name)
 
@@ -257,15 +262,17 @@ class Cluster(abc.ABC):
         return build_handles(member, index + 1, None, self._reach())[index]
 
     def _find_member(self, name: str) -> tuple[FrayActor, int]:
-        group, _, number = name.rpartition("-")
+        from fray.runtime.actors.identity import split_member  # noqa: PLC0415 - loads what few need
+
         try:
             return self.find_actor(name), 0
         except ActorNotFoundError:
-            if not (group and number.isascii() and number.isdigit()):
-                raise
-            actor = self.find_actor(group)
-            if int(number) < actor.spec.replicas:
-                return actor, int(number)
+            if (member := split_member(name)) is not None:
+                group, index = member
+                with suppress(ActorNotFoundError):
+                    actor = self.find_actor(group)
+                    if index < actor.spec.replicas:
+                        return actor, index
             raise
 
     def _reach(self) -> Reach:

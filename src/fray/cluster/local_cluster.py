@@ -236,8 +236,15 @@ class LocalCluster(Cluster):
         self._launched.pop(job_id, None)
         folder = self._state.job(job_id)
         locks = JobLocks.acquire(folder, name=job_id, waiting=lambda: None)
+        job = folder.read()
         folder.remove()
         locks.release()
+        if job is not None and self._state.actors.exists():
+            from fray.runtime.actors.local_pod import remove_folders  # noqa: PLC0415 - loads what few ask for
+
+            api, uid = self._reach().api, job.metadata.uid or ""
+            api.remove_owned(uid)
+            remove_folders(api, uid)
 
     def terminate(self, job_id: JobId) -> None:
         """Ask a job to end; see `Cluster.terminate`."""

@@ -25,7 +25,10 @@ class CallArgumentsError(RequestError, TypeError):
     """A callable can't be called with the arguments that a job is to give it."""
 
     message = "{function}() can't be called so: {problem}"
-    next_step = "Give it those that it takes: Entrypoint.from_callable(main, args=[...], kwargs={{...}})."
+    next_step = (
+        "Give it those that it takes: Entrypoint.from_callable(main, args=[...], kwargs={{...}}); an actor "
+        "those of its constructor, and the rest by options=ActorOptions(...)."
+    )
 
     function: str
     problem: str

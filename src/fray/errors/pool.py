@@ -18,6 +18,7 @@ __all__ = [
     "ActorNotSharedError",
     "ActorReplacedError",
     "ActorUnavailableError",
+    "AmbiguousActorError",
     "AttemptOverError",
     "CodeNotFoundError",
     "ContextUnavailableError",
@@ -296,19 +297,32 @@ class ActorNotFoundError(RequestError, LookupError):
     message = "no actor {name!r}"
 
     name: str
-    known: tuple[str, ...] = ()
+    known: tuple[str, ...] | None = None
+    """None where nobody has looked which there are."""
 
     @property
     def next_step(self) -> str:
         """The names that do exist."""
+        if self.known is None:
+            return "Look again once it has been created; `fray actors` lists those of a namespace."
         return f"Known actors: {', '.join(self.known)}." if self.known else "There are no named actors."
 
 
+class AmbiguousActorError(RequestError, LookupError):
+    """Several jobs have an actor that programs call so."""
+
+    message = "several actors are called {name!r}: FrayActors {names:list}"
+    next_step = "Pass the name of one of the FrayActors."
+
+    name: str
+    names: tuple[str, ...]
+
+
 class EndpointNotFoundError(RequestError, LookupError):
-    """No job that lives has registered an endpoint of this name."""
+    """No job and no actor that lives has registered an endpoint of this name."""
 
     message = "no endpoint {name!r}: {reason}"
-    next_step = "A job registers it by register_endpoint(); look again once it has begun."
+    next_step = "A job or an actor registers it by register_endpoint(); look again once it has begun."
 
     name: str
     reason: str

@@ -57,13 +57,14 @@ class FieldError:
 
 
 class InvalidJobError(RequestError):
-    """A FrayJob that the API server would refuse, with every field that is wrong."""
+    """A FrayJob, or an object of another `kind`, that the API server would refuse, with all its problems."""
 
-    message = "FrayJob {name!r} is invalid:{problems:lines}"
+    message = "{kind} {name!r} is invalid:{problems:lines}"
     next_step = "Correct these fields and try again."
 
     name: str
     problems: tuple[FieldError, ...]
+    kind: str = "FrayJob"
 
 
 class InvalidRequestError(RequestError, ValueError):

@@ -44,7 +44,8 @@ from fray.job.threads import ThreadContext as ThreadContext
 from fray.offered_names import HOMES, offer_names
 
 if TYPE_CHECKING:  # what an earlier API had here
+    from fray.job.dask import DaskContext as DaskContext
     from fray.job.ray import RayContext as RayContext
 
 __all__ = list(HOMES[__name__])
-offer_names(__name__, ("fray.job.ray",))
+offer_names(__name__, ("fray.job.dask", "fray.job.ray"))

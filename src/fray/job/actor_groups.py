@@ -15,15 +15,16 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from fray.errors import GetTimeoutError, NotInActorError
+from fray.errors import GetTimeoutError, InvalidOptionError, NotInActorError
 from fray.job.actors import ActorHandle
 from fray.job.calls import MethodCall
+from fray.job.checks import check_count
 from fray.job.current import current_engine
 from fray.job.engine import Engine, deadline_after, time_left
 from fray.job.refs import read_ref
 from fray.runtime.actor_life import PROBE, ActorLife, current_life
 from fray.runtime.actors.identity import is_own_label, read_host
-from fray.vocabulary import ENV_ACTOR_INDEX, ENV_ACTOR_NAME, ENV_ACTOR_UID
+from fray.vocabulary import ENV_ACTOR_INDEX, ENV_ACTOR_LABEL, ENV_ACTOR_UID
 
 __all__ = ["ActorContext", "ActorGroup", "GroupMember", "MemberState", "constructing", "current_actor"]
 
@@ -96,7 +97,7 @@ def current_actor() -> ActorContext:
         return found
     environ, engine = os.environ, current_engine()  # noqa: TID251 - which member this pod is
     if ENV_ACTOR_UID in environ and is_own_label(life.label):
-        name, index, host = environ[ENV_ACTOR_NAME], int(environ[ENV_ACTOR_INDEX]), read_host(environ)
+        name, index, host = environ[ENV_ACTOR_LABEL], int(environ[ENV_ACTOR_INDEX]), read_host(environ)
         return ActorContext(index, name, life, lambda: _find_own_handle(name), host)
     return ActorContext(0, life.label, life, partial(_find_handle, life, engine, life.label))
 
@@ -200,11 +201,15 @@ class ActorGroup(Generic[A]):
         """Return the handles of the ready members, by index, once there are `count` (None: all).
 
         Raises:
+            InvalidOptionError: `count` isn't a number of members.
             GetTimeoutError: there aren't so many in `timeout` seconds; the members go on.
             Exception: what a member's constructor raised, or `ActorDiedError`, once so many members have
                 failed that there can't be `count` ready ones.
         """
-        wanted = len(self.handles) if count is None else count
+        members = len(self.handles)
+        wanted = members if count is None else check_count("count", count, 0)
+        if wanted > members:
+            raise InvalidOptionError("count", str(wanted), f"0 to {members}, the members of the group")
         deadline = deadline_after(timeout)
         self._ask()
         with self._news:

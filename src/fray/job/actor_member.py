@@ -227,8 +227,11 @@ def _describe(error: BaseException, progress: _Progress) -> LastError:
     if isinstance(error, ActorDiedError) and error.__cause__ is not None:
         error = error.__cause__  # what the actor says that it has failed with
     cause = error.__cause__
-    shown = cause.traceback if isinstance(cause, RemoteTracebackError) else traceback_of(error)
-    # Of one that was lost, why: what callers may do about it is no matter of the status.
-    text = error.reason if isinstance(error, ActorDiedError) else text_of(error)
+    if isinstance(error, ActorDiedError):
+        # Its process was lost: why, not what callers may do about it, nor where this one has learnt of it.
+        text, shown = error.reason, ""
+    else:
+        text = text_of(error)
+        shown = cause.traceback if isinstance(cause, RemoteTracebackError) else traceback_of(error)
     message = progress.where + cut(text, TEXT_LIMIT)
     return LastError(type_name(error), message, shown[-TRACEBACK_LIMIT:], progress.constructing)

@@ -45,11 +45,11 @@ class ActorMethod:
         options = CallOptions(timeout=timeout, max_task_retries=max_task_retries)
         return ActorMethod(self._handle, self._name, options)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> ObjectRef[Any]:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> ObjectRef[Any]:
         """Call the method, as `remote` does."""
         return self._handle._submit(MethodCall(self._name, args, kwargs, self._options))
 
-    def remote(self, *args: Any, **kwargs: Any) -> ObjectRef[Any]:
+    def remote(self, /, *args: Any, **kwargs: Any) -> ObjectRef[Any]:
         """Call the method; return the ref of its result at once."""
         return self._handle._submit(MethodCall(self._name, args, kwargs, self._options))
 

@@ -156,7 +156,8 @@ class JobContext:
 
         A task that runs is left alone with `force=False` where it can't be interrupted; its result is
         `TaskCancelledError` all the same. With `force`, worker processes are ended with a task that doesn't
-        end. Does nothing to a value that is there.
+        end. Does nothing to a value that is there. Doesn't wait until whoever runs the task has heard of it,
+        so that a task which ends meanwhile keeps its value; `wait([ref])` tells when it is over.
         """
         reader_of(ref, self._engine).cancel(check_owned(ref, self._engine)._entry, force=force)
 
@@ -167,7 +168,10 @@ class JobContext:
 
         Raises:
             ObjectLostError: the actor belongs to another context.
+            InvalidOptionError: it is no handle.
         """
+        if not isinstance(actor, ActorHandle):
+            raise InvalidOptionError("actor", repr(actor), "the handle of an actor")
         actor._kill(self._engine)
 
     @property
@@ -414,7 +418,8 @@ class JobContext:
         Each is an actor by itself, whose constructor learns its index from `current_actor()`, and which
         `get_actor` finds as `{name}-{index}`. Where named actors are FrayActors, the group is one, with
         `count` replicas. With `get_if_exists` the group that has the name is returned, whose size is to be
-        `count`. `options` are those of each member, but for `name` and `get_if_exists`.
+        `count` unless it is a FrayActor. `options` are those of each member, but for `name` and
+        `get_if_exists`.
 
         Raises:
             ActorExistsError: the group, or one of its members, has a name that is taken.

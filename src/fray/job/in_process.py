@@ -35,7 +35,7 @@ from fray.job.streams import ItemStream
 from fray.job.tasks import Task, run_task
 from fray.job.timeline import TaskRun
 from fray.payload.values.exceptions import raisable
-from fray.runtime.actor_life import ActorLife, set_current_life
+from fray.runtime.actor_life import ActorLife, find_method, set_current_life
 
 __all__ = ["InProcessEngine"]
 
@@ -135,7 +135,7 @@ class InProcessEngine(WaitableEngine, ABC):
             died = Cell(self._new_id())
             died.fail(_build_died(actor))
             return died
-        bound = Call(getattr(actor.instance, call.method), call.args, call.kwargs)
+        bound = Call(find_method(actor.instance, call.method), call.args, call.kwargs)
         # Never tried again: the code of a call that was lost with its actor's failure runs on here.
         how = TaskOptions(timeout=call.options.timeout)
         return self._submit(bound, how, f"{actor.label}.{call.method}", actor, streaming=streaming)

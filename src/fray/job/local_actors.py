@@ -13,7 +13,7 @@ from fray.job.calls import Call, is_generator_function
 from fray.job.cells import Cell
 from fray.job.options import ActorOptions
 from fray.job.workers import ThreadWorkers
-from fray.runtime.actor_life import ActorLife
+from fray.runtime.actor_life import ActorLife, find_method
 
 if TYPE_CHECKING:
     from fray.runtime.loop_thread import LoopThread, RunningCoroutine
@@ -102,13 +102,13 @@ class LocalActor:
 
     def problem_of(self, method: str) -> str:
         """Return in words why there is no such method; raise AttributeError for no attribute at all."""
-        if callable(getattr(self.instance, method)):
+        if callable(find_method(self.instance, method)):
             return ""
         return f"{method!r} of {self.class_name} is no method: read it in one"
 
     def streams(self, method: str) -> bool:
         """Return whether the method is a generator function."""
-        return is_generator_function(getattr(self.instance, method))
+        return is_generator_function(find_method(self.instance, method))
 
     def start_coroutine(self, coroutine: Coroutine[Any, Any, Any]) -> RunningCoroutine[Any]:
         """Start an async method, beside others of this actor in the actor's own event loop."""

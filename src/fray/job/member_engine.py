@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
-from fray.errors import ActorDiedError, ObjectLostError, PoolClosedError
-from fray.job.calls import MethodCall
+from fray.errors import ActorDiedError, ActorUnavailableError, ObjectLostError, PoolClosedError
+from fray.job.actor_methods import RemoteActor
+from fray.job.calls import Call, MethodCall
 from fray.job.engine import ANYWHERE
 from fray.job.pool_engine import PoolEngine, PoolSession
 from fray.job.refs import ObjectRef
@@ -17,7 +19,10 @@ from fray.runtime.actors.joining import Reach, describe_end, describe_loss, join
 from fray.runtime.api.client import ObjectApi
 from fray.runtime.pool.joined_pool import JoinedPool
 
-__all__ = ["MemberEngine", "connect", "with_values"]
+__all__ = ["MemberEngine", "connect", "note_deletion", "with_read_refs", "with_values"]
+
+LOOK_SECONDS: Final = 1.0
+"""How long what was learnt of a member's end is told to all calls, before it is looked for more."""
 
 
 class MemberEngine(PoolEngine):
@@ -28,9 +33,16 @@ class MemberEngine(PoolEngine):
         self.home = ANYWHERE
         self.member = member
         self._api = api
-        self._end: ActorDiedError | None = None
+        self._died: ActorDiedError | None = None
+        """What the member's head has told of its end."""
+        self._end: ActorDiedError | ActorUnavailableError | None = None
         """What all calls learn, once one has learnt of the member's end."""
-        self.actor = self.find_actor(ACTOR)
+        self._look_at = 0.0
+        found = self.find_actor(ACTOR)
+        # By the name that its users know: errors of its calls say it.
+        self.actor = RemoteActor(self.token, found.entry, found.methods._replace(label=member.label))
+        self.deleted = False
+        """Whether this process has deleted the actor: no further call goes to it, while its pod ends."""
 
     def take(self, ref: Any, deadline: float | None) -> Any:
         """Return the value of a ref; see `Engine`. Raises what became of the member, where it was lost."""
@@ -54,18 +66,29 @@ class MemberEngine(PoolEngine):
         """Raise `ObjectLostError`: only the process that made a call can read what it returns."""
         raise ObjectLostError(repr(ref), "it is the result of a named actor, which this process alone reads")
 
-    def _death(self, died: ActorDiedError) -> ActorDiedError:
+    def _death(self, died: ActorDiedError) -> Exception:
         """Return the error for what the member's head told of its end, by the actor's name in there."""
         if died.actor != ACTOR:
             return died  # one that the method itself has raised, of another actor
-        if self._end is None:
-            self._end = describe_end(self._api, self.member, died)
-        return ActorDiedError(self._end.actor, self._end.reason, self._end.story)
+        self._died = self._died or died
+        return self._describe()
 
     def _loss(self, error: PoolClosedError) -> Exception:
-        if not self.closed:
-            return error  # one that the method itself has raised
-        return describe_loss(self._api, self.member)
+        return self._describe() if self.closed else error  # one that the method itself has raised
+
+    def _describe(self) -> Exception:
+        """Return what is known by now of the member's end.
+
+        Calls fail before its pod, or the operator, can tell why: who reads one later learns that too.
+        """
+        end, now = self._end, time.monotonic()
+        if end is None or now >= self._look_at:
+            if self._died is not None:
+                end = describe_end(self._api, self.member, self._died)
+            else:
+                end = describe_loss(self._api, self.member)
+            self._end, self._look_at = end, now + LOOK_SECONDS
+        return type(end)(end.actor, end.reason, end.story)
 
 
 _lock = threading.Lock()
@@ -73,16 +96,19 @@ _engines: dict[tuple[int, str], MemberEngine] = {}
 """The connections of this process, by its pid and the incarnation: all its handles share them."""
 
 
-def connect(member: Member, reach: Reach, *, over: str = "") -> MemberEngine:
+def connect(member: Member, reach: Reach, *, over: str = "", deadline: float | None = None) -> MemberEngine:
     """Return this process's connection to a member; waits until it's ready, unless an incarnation is named.
 
-    `over` is an incarnation that has ended, although the member's record may not say so yet.
+    `over` is an incarnation that has ended, although the member's record may not say so yet. `deadline` is a
+    time of `time.monotonic`.
 
-    Raises `ActorDiedError` and `ActorUnavailableError`.
+    Raises `ActorDiedError`, `ActorUnavailableError`, and `TimeoutError` at the `deadline`.
     """
     if (engine := _find(member.incarnation)) is not None:
         return engine
-    pool = join_member(reach, member, over=over)
+    pool = join_member(reach, member, over=over, find=_find, deadline=deadline)
+    if isinstance(pool, MemberEngine):
+        return pool
     with _lock:
         engine = _find(pool.token)
         if engine is None:
@@ -98,14 +124,34 @@ def connect(member: Member, reach: Reach, *, over: str = "") -> MemberEngine:
 
 def _find(incarnation: str) -> MemberEngine | None:
     engine = _engines.get((os.getpid(), incarnation))
-    return None if engine is None or engine.closed else engine
+    return None if engine is None or engine.closed or engine.deleted else engine
+
+
+def note_deletion(member: Member) -> None:
+    """Send no further call to an actor that this process has deleted; those that it has may end."""
+    with _lock:
+        for engine in _engines.values():
+            engine.deleted |= engine.member.uid == member.uid
 
 
 def with_values(call: MethodCall, engine: MemberEngine | None) -> MethodCall:
     """Return a call whose arguments the actor's pool can take: refs of other contexts as their values."""
+    args, kwargs = _read_refs(call, engine)
+    return call._replace(args=args, kwargs=kwargs)
+
+
+def with_read_refs(call: Call) -> Call:
+    """Return a constructor's call with values in place of refs."""
+    args, kwargs = _read_refs(call, None)
+    return replace(call, args=args, kwargs=kwargs)
+
+
+def _read_refs(
+    call: Call | MethodCall, engine: MemberEngine | None
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
     def value_of(part: Any) -> Any:
         return part.result() if isinstance(part, ObjectRef) and part._engine is not engine else part
 
     kwargs = {name: value_of(part) for name, part in call.kwargs.items()}
-    return call._replace(args=tuple(map(value_of, call.args)), kwargs=kwargs)
+    return tuple(map(value_of, call.args)), kwargs

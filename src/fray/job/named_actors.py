@@ -9,18 +9,26 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from fray.errors import ActorUnavailableError, InvalidOptionError
+from fray.errors import ActorUnavailableError, InvalidOptionError, TaskTimeoutError
 from fray.job.actor_methods import ActorMethods
 from fray.job.actors import ActorHandle
 from fray.job.calls import Call, MethodCall
-from fray.job.engine import Engine
-from fray.job.member_engine import MemberEngine, connect, with_values
+from fray.job.engine import Engine, time_left
+from fray.job.member_engine import (
+    MemberEngine,
+    connect,
+    note_deletion,
+    with_read_refs,
+    with_values,
+)
 from fray.job.options import ActorOptions, Lifetime
 from fray.job.refs import ObjectRef, make_ref
 from fray.job.retried_calls import calls_of
@@ -108,8 +116,14 @@ class NamedActor:
         return self._methods.class_name if self._methods is not None else "FrayActor"
 
     def problem_of(self, method: str) -> str:
-        """Return in words why there is no such method; empty if there may be one."""
-        return self.methods.problem_of(method)
+        """Return in words why there is no such method; empty if there may be one.
+
+        An actor that isn't ready is asked by the first call, which may say how long that waits for it.
+        """
+        if self._methods is None:
+            with suppress(TimeoutError):
+                self.connect(time.monotonic())
+        return "" if self._methods is None else self._methods.problem_of(method)
 
     def streams(self, method: str) -> bool:
         """Return whether the method is a generator function."""
@@ -123,16 +137,29 @@ class NamedActor:
             raise ActorUnavailableError(self.member.label, NO_POD)
         return found
 
-    def connect(self) -> MemberEngine:
-        """Return the connection to it. Raises `ActorDiedError` and `ActorUnavailableError`."""
+    @property
+    def engine(self) -> MemberEngine | None:
+        """The connection to it, if there is one."""
         engine = self._engine
-        if engine is not None and not engine.closed:
+        return None if engine is None or engine.closed or engine.deleted else engine
+
+    def connect(self, deadline: float | None = None) -> MemberEngine:
+        """Return the connection to it; `deadline` is a time of `time.monotonic`.
+
+        Raises `ActorDiedError`, `ActorUnavailableError`, and `TimeoutError` at the `deadline`.
+        """
+        if (engine := self.engine) is not None:
             return engine
-        with self._lock:
-            engine = self._engine = connect(self.member, self.reach)
+        left = time_left(deadline)
+        if not self._lock.acquire(timeout=-1 if left is None else left):
+            raise TimeoutError(f"another thread waits for actor {self.label!r}")
+        try:
+            engine = self._engine = connect(self.member, self.reach, deadline=deadline)
             self.member = engine.member
             self._methods = engine.actor.methods
             return engine
+        finally:
+            self._lock.release()
 
 
 class NamedActorHandle(ActorHandle[A]):
@@ -150,24 +177,47 @@ class NamedActorHandle(ActorHandle[A]):
         self._actor = NamedActor(member, methods, reach)
 
     def _submit(self, call: MethodCall) -> ObjectRef[Any]:
-        """Call a method; see `ActorHandle`. The first call waits until the actor is ready.
+        """Call a method; see `ActorHandle`. The first call waits until the actor is ready, or its time is up.
 
         A call that may be made again goes to the incarnation that there is; others to this handle's alone.
         """
-        actor, label = self._actor, self._actor.label
-        streaming, retries = actor.streams(call.method), actor.member.max_task_retries
-        if call.options.max_task_retries is not None:
-            retries = call.options.max_task_retries
+        actor, label, retries = self._actor, self._actor.label, call.options.max_task_retries
+        if retries is None:
+            retries = actor.member.max_task_retries
+        if actor.known is None:
+            _, call = self._connect(call)
+            if problem := actor.problem_of(call.method):
+                raise AttributeError(problem, name=call.method, obj=self)
+        streaming = actor.streams(call.method)
         if retries and not streaming:
             return calls_of(actor.member, actor.reach).submit(call, retries)
-        engine = actor.connect()
+        engine, call = self._connect(call)
         if call.args or call.kwargs:
             call = with_values(call, engine)
         entry = engine.call_actor(engine.actor, call, streaming=streaming)
         return make_ref(engine, entry, f"{label}.{call.method}", label, streaming=streaming)
 
+    def _connect(self, call: MethodCall) -> tuple[MemberEngine, MethodCall]:
+        """Return the connection to the actor, and the call with what this leaves of its `timeout`.
+
+        Raises `ActorDiedError`, `ActorUnavailableError` and `TaskTimeoutError`.
+        """
+        actor, timeout = self._actor, call.options.timeout
+        if (engine := actor.engine) is not None:
+            return engine, call
+        if timeout is None:
+            return actor.connect(), call
+        name, deadline = f"{actor.label}.{call.method}", time.monotonic() + timeout
+        try:
+            engine = actor.connect(deadline)
+        except TimeoutError as late:
+            raise TaskTimeoutError(name, timeout, (str(late),)) from late
+        if not (left := time_left(deadline)):
+            raise TaskTimeoutError(name, timeout)
+        return engine, call._replace(options=replace(call.options, timeout=left))
+
     def __repr__(self) -> str:
-        return f"ActorHandle({self._actor.label}, {self._actor.id})"
+        return f"ActorHandle({self._actor.class_name} {self._actor.label}, {self._actor.id})"
 
     def _kill(self, engine: Engine) -> None:  # noqa: ARG002 - each context of the namespace may
         """End the actor."""
@@ -176,6 +226,7 @@ class NamedActorHandle(ActorHandle[A]):
     def _end(self) -> None:
         """Delete the FrayActor; one that is gone is fine."""
         delete_actor(self._actor.reach.api, self._actor.member)
+        note_deletion(self._actor.member)
 
     def __del__(self) -> None:
         """Do nothing: an actor with a name lives on."""
@@ -214,7 +265,8 @@ class NamedActors:
 
     def create_group(self, call: Call, options: ActorOptions, count: int) -> list[NamedActorHandle[Any]]:
         """Create a group; return the handles of its members. See `create` and `JobContext`."""
-        assert options.name is not None
+        if options.name is None:
+            raise InvalidOptionError("name", "None", "what others find the actor by")
         resources = dict(options.resources or {})
         preemptible = not resources.pop(HEAD_NODE, 0)
         unknown = sorted(set(resources) - set(UNITS))
@@ -223,6 +275,7 @@ class NamedActors:
             raise InvalidOptionError(
                 "an option of a named actor", what, "CPU and memory; its job's environment"
             )
+        call = with_read_refs(call)
         new = NewActor(
             options.name,
             encode_callable(call.function, call.args, call.kwargs),
@@ -236,6 +289,8 @@ class NamedActors:
             replicas=count,
         )
         member, own = self._objects.create(new, get_if_exists=options.get_if_exists)
+        if not own and count > 1:
+            count = self._objects.count_members(member)
         return build_handles(member, count, call if own else None, self._reach)
 
     def find(self, name: str) -> NamedActorHandle[Any]:

@@ -60,9 +60,9 @@ class RetriedCall(Cell):
         self.timer: threading.Timer | None = None
         """Ends it in time, while it waits for its next try."""
 
-    def build_timeout(self) -> TaskTimeoutError:
+    def build_timeout(self, *story: str) -> TaskTimeoutError:
         """Return the error of its end when its time is up."""
-        return TaskTimeoutError(self.name, self.request.options.timeout or 0.0)
+        return TaskTimeoutError(self.name, self.request.options.timeout or 0.0, story)
 
 
 class RetriedCalls(WaitableEngine):
@@ -113,18 +113,21 @@ class RetriedCalls(WaitableEngine):
 
     # --- making calls --------------------------------------------------------------------------------------
 
-    def _connect(self) -> MemberEngine:
+    def _connect(self, deadline: float | None = None) -> MemberEngine:
         with self._lock:
             engine, over = self._engine, self._over
-        if engine is None or engine.closed or engine.member.incarnation == over:
-            engine = connect(self._member, self._reach, over=over)
+        if engine is None or engine.closed or engine.deleted or engine.member.incarnation == over:
+            engine = connect(self._member, self._reach, over=over, deadline=deadline)
             with self._lock:
                 self._engine = engine
         return engine
 
     def _send(self, call: RetriedCall) -> None:
         """Make a call, once. Raises what `submit` does, and what refs among its arguments raise."""
-        engine = self._connect()
+        try:
+            engine = self._connect(call.deadline)
+        except TimeoutError as late:
+            raise call.build_timeout(str(late)) from late
         if call.timer is not None:
             call.timer.cancel()
         left = time_left(call.deadline)

@@ -8,12 +8,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Final
 
-__all__ = ["PROBE", "ActorLife", "current_life", "set_current_life"]
+__all__ = ["PROBE", "ActorLife", "current_life", "find_method", "set_current_life"]
 
 PROBE: Final = "__sizeof__"
 """A method that every object has, and that does nothing: its call waits for the constructor; it is no use."""
+
+
+def find_method(actor: object, name: str) -> Any:
+    """Return a method of an actor; the `PROBE` is Python's own, whatever the actor's class makes of it."""
+    return partial(object.__sizeof__, actor) if name == PROBE else getattr(actor, name)
 
 
 class ActorLife:

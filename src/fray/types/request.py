@@ -13,7 +13,7 @@ from fray.errors import InvalidRequestError
 from fray.types.checks import check_count, check_text, show_value
 from fray.types.entrypoint import Entrypoint
 from fray.types.environment import EnvironmentConfig, create_environment
-from fray.types.resources import MOST_REPLICAS, ResourceConfig
+from fray.types.resources import MOST_REPLICAS, ResourceConfig, warn_of_hosts
 
 __all__ = ["CompleteRequest", "JobRequest"]
 
@@ -98,6 +98,8 @@ class JobRequest:
             check_count(f"JobRequest.{name}", getattr(self, name), least=0, most=_MOST_RETRIES)
         if self.replicas is not None:
             check_count("JobRequest.replicas", self.replicas, least=1, most=MOST_REPLICAS)
+            if type(self) is JobRequest:  # it was told of where it was written
+                warn_of_hosts(self.resources.device, self.replicas, stacklevel=3)
         _check_timeout(self.timeout)
         for name in ("queue", "priority_class", "service_account"):
             if (value := getattr(self, name)) is not None:

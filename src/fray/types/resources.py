@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fray.errors import InvalidRequestError
 from fray.types.checks import (
@@ -20,7 +20,7 @@ from fray.types.checks import (
 from fray.types.devices import ANY_GPU, CpuConfig, DeviceConfig, GpuConfig, TpuConfig
 from fray.types.sizes import parse_cores, parse_size, warn_of_missing_unit
 
-__all__ = ["ANYWHERE", "MOST_REPLICAS", "GangShape", "ResourceConfig"]
+__all__ = ["ANYWHERE", "MOST_REPLICAS", "GangShape", "ResourceConfig", "warn_of_hosts"]
 
 ANYWHERE: Final = "*"
 """The one region that stands for all of them."""
@@ -68,6 +68,15 @@ class ResourceConfig:
     regions: tuple[str, ...] | None
     zones: tuple[str, ...] | None
     image: str | None
+
+    if not TYPE_CHECKING:  # type checkers know `__init__`
+
+        def __new__(cls, *args, **kwargs):
+            """Warn of `replicas` that may be the hosts of slices, as in an earlier API."""
+            if "spot" not in kwargs:  # an earlier API has no such part, and `dataclasses.replace` names all
+                replicas = args[4] if len(args) > 4 else kwargs.get("replicas")
+                warn_of_hosts(args[3] if len(args) > 3 else kwargs.get("device"), replicas, stacklevel=2)
+            return super().__new__(cls)
 
     @refuse_keywords(
         "ResourceConfig",
@@ -215,7 +224,7 @@ class ResourceConfig:
         if isinstance(tpu_type, list | tuple):
             tpu_type = _first_of(tpu_type)
         device = TpuConfig(tpu_type, topology=topology, chips_per_host=chips_per_host)  # type: ignore[arg-type]
-        return ResourceConfig(device=device, replicas=slice_count, **resources)
+        return ResourceConfig(device=device, count=slice_count, **resources)
 
     @staticmethod
     def with_gpu(gpu_type: str = ANY_GPU, count: int = 1, **resources: Any) -> ResourceConfig:
@@ -238,6 +247,16 @@ class ResourceConfig:
         """
         _refuse("with_cpu", resources, device="with_tpu or with_gpu")
         return ResourceConfig(**resources)
+
+
+def warn_of_hosts(device: Any, replicas: Any, *, stacklevel: int) -> None:
+    """Warn if a number of slices could be that of their hosts, which an earlier API counted."""
+    hosts = device.slice.hosts if isinstance(device, TpuConfig) else 1
+    if hosts > 1 and isinstance(replicas, int) and replicas > 0 and replicas % hosts == 0:
+        meaning = f"replicas are slices of {hosts} hosts each, and were hosts in an earlier API"
+        spelling = f"write ResourceConfig.with_tpu({device.type!r}, slice_count={replicas})"
+        instead = f"slice_count={replicas // hosts} for {replicas} hosts in all"
+        warnings.warn(f"{device.type}: {meaning}; {spelling}, or {instead}", stacklevel=stacklevel + 1)
 
 
 def _refuse(function: str, given: dict[str, Any], **instead: str) -> None:

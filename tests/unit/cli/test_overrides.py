@@ -7,20 +7,15 @@ import pytest
 from fray.cli.job_options import JobOptions
 from fray.cli.requested_job import override_job
 from fray.errors import FrayError
+from fray.testing import build_frayjob
 from fray.wire.frayjob import FrayJob
-from fray.wire.validation import validate_manifest
 
 
 def job() -> FrayJob:
-    spec = {
-        "entrypoint": {"command": ["train"]},
-        "replicas": 2,
-        "retries": {"failures": 3, "preemptions": 7},
-        "environment": {"env": [{"name": "MODE", "value": "slow"}, {"name": "KEPT", "value": "1"}]},
-    }
-    metadata = {"name": "train"}
-    return validate_manifest(
-        {"apiVersion": "fray.dev/v1alpha1", "kind": "FrayJob", "metadata": metadata, "spec": spec}
+    return build_frayjob(
+        replicas=2,
+        retries={"failures": 3, "preemptions": 7},
+        environment={"env": [{"name": "MODE", "value": "slow"}, {"name": "KEPT", "value": "1"}]},
     )
 
 

@@ -26,6 +26,7 @@ class Incarnation:
     """The connection to one incarnation: it has what it was called with, and says what became of it."""
 
     closed = False
+    deleted = False
 
     def __init__(self, number: int) -> None:
         self.token = f"i{number}"
@@ -74,8 +75,8 @@ class World:
         self.over: list[str] = []
         self.there = threading.Semaphore(1)
 
-    def connect(self, member: Member, reach: object, *, over: str) -> Incarnation:
-        del reach
+    def connect(self, member: Member, reach: object, *, over: str, deadline: float | None) -> Incarnation:
+        del reach, deadline
         assert member.incarnation == ""
         self.over.append(over)
         assert self.there.acquire(timeout=PATIENCE)

@@ -14,6 +14,7 @@ from fray.runtime.actors import pod as module
 from fray.runtime.actors.identity import ActorPod, Member
 from fray.runtime.actors.pod import Supervisor
 from fray.runtime.actors.record import LastError, MemberRecord
+from fray.runtime.pool.transport.addresses import Address
 from fray.vocabulary import EXIT_FAILURE
 
 POD = ActorPod(Member("counter", "counter", "u1"), "p1", "10.0.0.1", Path("key"))
@@ -37,8 +38,7 @@ class Rehearsal(Supervisor):
     def __init__(self, lives: Sequence[float], pod: ActorPod = POD) -> None:
         self.record = Record()
         record: Any = self.record
-        readiness: Any = SimpleNamespace(ready=False)
-        super().__init__(pod, record, (), readiness)
+        super().__init__(pod, record, (Address(path="head"),))
         self.now, self.lives = 0.0, list(lives)
         self.waits: list[float | None] = []
 

@@ -9,10 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from fray.kube.resources import FRAYACTORS, SECRETS
+from fray.kube.errors import NotFoundError
+from fray.kube.resources import CONFIG_MAPS, FRAYACTORS, SECRETS
 from fray.runtime import file_locks
 from fray.runtime.actors import local_pod
 from fray.runtime.actors.local_objects import FileApi
+from fray.vocabulary import FRAYACTOR_KIND
 from tests.pool.hosts.pools import wait_until
 
 
@@ -56,3 +58,28 @@ def test_a_member_whose_lock_is_held_is_not_started(api: FileApi, monkeypatch: p
     local_pod.start_members(api)
     assert not (api.directory / "pods" / "counter-0" / "log").exists()
     os.close(holder)
+
+
+def test_an_actor_whose_creator_died_before_its_payload_is_deleted(
+    api: FileApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.delete(SECRETS, "payload")
+    local_pod.start_members(api)
+    assert len(api.list_all(FRAYACTORS)) == 1
+    monkeypatch.setattr(local_pod, "PAYLOAD_SECONDS", -1.0)
+    local_pod.start_members(api)
+    assert api.list_all(FRAYACTORS) == []
+
+
+def test_a_member_of_an_actor_that_was_deleted_leaves_nothing_behind(api: FileApi) -> None:
+    owner = {
+        "kind": FRAYACTOR_KIND,
+        "name": "counter",
+        "uid": api.get(FRAYACTORS, "counter")["metadata"]["uid"],
+    }
+    record = {"metadata": {"name": "counter-0", "ownerReferences": [owner]}, "data": {}}
+    api.create(CONFIG_MAPS, record)
+    api.delete(FRAYACTORS, "counter")
+    with pytest.raises(NotFoundError, match="its owner, FrayActor 'counter', is gone"):
+        api.create(CONFIG_MAPS, record)
+    assert api.list_all(CONFIG_MAPS) == []

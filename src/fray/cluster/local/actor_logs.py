@@ -11,8 +11,6 @@ from typing import BinaryIO, Final
 
 from fray.cluster.local.store import state_errors
 from fray.cluster.long_lines import split_long_line
-from fray.kube.errors import NotFoundError
-from fray.kube.resources import FRAYACTORS
 from fray.runtime.actors.identity import Member
 from fray.runtime.actors.local_objects import FileApi
 from fray.runtime.actors.local_pod import find_log
@@ -37,21 +35,14 @@ def read_actor_logs(
     with ExitStack() as files:
         logs = [_MemberLog(api, actor, index, files) for index in indices]
         # Looked at before reading: what was printed before the end is then read before leaving.
-        lives = follow and _lives(api, actor)
+        lives = follow and api.has_actor(actor.metadata.name, actor.metadata.uid or "")
         printed = chain.from_iterable(log.read(to_end=not lives) for log in logs)
         yield from printed if tail is None else deque(printed, maxlen=tail)
         while lives:
             time.sleep(PAUSE)
-            lives = _lives(api, actor)
+            lives = api.has_actor(actor.metadata.name, actor.metadata.uid or "")
             for log in logs:
                 yield from log.read(to_end=not lives)
-
-
-def _lives(api: FileApi, actor: FrayActor) -> bool:
-    try:
-        return bool(api.get(FRAYACTORS, actor.metadata.name)["metadata"]["uid"] == actor.metadata.uid)
-    except NotFoundError:
-        return False
 
 
 class _MemberLog:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from fray.kube.resources import FRAYACTORS
+from fray.plan.actor_lifecycle import derive_ready
+from fray.plan.status import build_conditions
 from fray.runtime.actors.identity import Member
 from fray.runtime.actors.local_objects import FileApi
 from fray.runtime.actors.record import MemberRecord, read_record
@@ -12,8 +16,11 @@ __all__ = ["list_actors"]
 
 
 def list_actors(api: FileApi) -> list[FrayActor]:
-    """Return all FrayActors, sorted by name, each with what its members tell."""
-    found = []
+    """Return all FrayActors, sorted by name, each with what its members tell.
+
+    Nobody keeps their conditions here, so these begin to hold now.
+    """
+    found, now = [], datetime.now(UTC)
     for manifest in api.list_all(FRAYACTORS):
         actor = FrayActor.from_manifest(manifest)
         name, uid = actor.metadata.name, actor.metadata.uid or ""
@@ -26,6 +33,9 @@ def list_actors(api: FileApi) -> list[FrayActor]:
             ready=f"{sum(member.ready for member in members)}/{len(members)}",
             restarts=sum(member.restarts for member in members),
             members=members,
+            conditions=build_conditions(
+                [derive_ready(members, suspended=False, ending=None)], [], generation=None, now=now
+            ),
         )
         found.append(actor.model_copy(update={"status": status}))
     return found

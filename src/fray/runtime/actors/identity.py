@@ -29,6 +29,8 @@ from fray.vocabulary import (
 __all__ = [
     "ACTOR",
     "DETACHED",
+    "LABEL",
+    "MOST_MEMBERS",
     "ActorPod",
     "Member",
     "build_actor_name",
@@ -37,12 +39,18 @@ __all__ = [
     "is_own_label",
     "read_host",
     "read_hosts",
+    "split_member",
 ]
 
 ACTOR: Final = "actor"
 """The name of the one actor in the pool of a member's pod."""
 DETACHED: Final = "detached"
 """The scope of actors that belong to no job."""
+LABEL: Final = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,253}")
+"""Characters of what users call an actor, as the schema of FrayActors has it."""
+MEMBER: Final = re.compile(r"(?s)(?P<group>.+)-(?P<index>0|[1-9][0-9]{0,2})")
+MOST_MEMBERS: Final = 256
+"""Of a group, as the schema of FrayActors has it."""
 SLUG_LENGTH: Final = 30
 DIGEST_LENGTH: Final = 16
 START_LENGTH: Final = 52 - 1 - DIGEST_LENGTH
@@ -59,6 +67,12 @@ def build_actor_name(scope: str, name: str) -> str:
     # Some objects' names must begin with a letter.
     start = slug if slug[:1].isalpha() else f"actor-{slug}".strip("-")
     return f"{start[:START_LENGTH].strip('-')}-{digest}"
+
+
+def split_member(label: str) -> tuple[str, int] | None:
+    """Return the group and the index of `GROUP-INDEX`, which may be a member's name; None: it is none."""
+    found = MEMBER.fullmatch(label)
+    return None if found is None else (found["group"], int(found["index"]))
 
 
 def build_part_name(host: int) -> str:

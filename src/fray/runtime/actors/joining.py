@@ -6,10 +6,11 @@ No DNS: the record has the address, and the pool's token says whether it is the 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from fray.errors import ActorDiedError, ActorUnavailableError, FrayError, OtherPoolError, TransportError
 from fray.kube.errors import ApiError
@@ -26,6 +27,7 @@ from fray.vocabulary import ENV_POOL_KEY
 
 __all__ = ["SETTINGS", "PodReach", "Reach", "describe_end", "describe_loss", "join_member", "locate"]
 
+T = TypeVar("T")
 START_SECONDS: Final = 600.0
 """How long a caller waits for an actor that isn't ready: its pod may need a new node, and an image."""
 REACH_SECONDS: Final = 3.0
@@ -78,15 +80,27 @@ class PodReach:
         return JoinedPool(address, key, offer, patience=0.0, settings=SETTINGS, environ=self._environ)
 
 
-def join_member(reach: Reach, member: Member, *, over: str = "") -> JoinedPool:
+def join_member(
+    reach: Reach,
+    member: Member,
+    *,
+    over: str = "",
+    find: Callable[[str], T | None] = lambda _: None,
+    deadline: float | None = None,
+) -> JoinedPool | T:
     """Return the pool of a member's present incarnation, or of the one that `member` names, once it's ready.
 
-    It isn't that of `over`, which is known to have ended.
+    It isn't that of `over`, which is known to have ended. What `find` has for an incarnation is returned in
+    place of its pool, which is not joined then. `deadline` is a time of `time.monotonic`.
 
     Raises `ActorDiedError` if that one has ended, the FrayActor is gone, or its constructor has raised;
-    `ActorUnavailableError` if it can't be reached: for 3 s where `member` names it, else for 10 minutes.
+    `ActorUnavailableError` if it can't be reached: for 3 s where `member` names it, else for 10 minutes;
+    `TimeoutError`, which says why, if the `deadline` comes earlier.
     """
     give_up_at = time.monotonic() + (REACH_SECONDS if member.incarnation else START_SECONDS)
+    hurried = False
+    if deadline is not None and deadline < give_up_at:
+        give_up_at, hurried = deadline, True
     pause = FIRST_PAUSE
     problem: FrayError | None = None
     while True:
@@ -94,13 +108,17 @@ def join_member(reach: Reach, member: Member, *, over: str = "") -> JoinedPool:
             reach.start()
             record = locate(reach.api, member, over=over)
             if record is not None:
-                return _join(reach, member, record)
+                found = find(member.build_incarnation(record.pod_uid, record.start))
+                return _join(reach, member, record) if found is None else found
         except (ApiError, OtherPoolError, TransportError) as error:
             problem = error
-        if time.monotonic() + pause > give_up_at:
+        left = give_up_at - time.monotonic()
+        if left <= (0 if hurried else pause):
             reason = "it isn't ready" if problem is None else problem.message
-            raise ActorUnavailableError(member.label, reason) from problem
-        time.sleep(pause)
+            if hurried:
+                raise TimeoutError(f"actor {member.label!r} isn't available: {reason}") from problem
+            raise ActorUnavailableError(member.label, reason, read_story(reach.api, member)) from problem
+        time.sleep(min(pause, left))
         pause = min(LONGEST_PAUSE, 2 * pause)
 
 
@@ -131,15 +149,25 @@ def locate(api: ObjectApi, member: Member, *, over: str = "") -> MemberRecord | 
 
 
 def describe_end(api: ObjectApi, member: Member, died: ActorDiedError) -> ActorDiedError:
-    """Return the error of calls that the member's own head has told of its end: maybe the actor is over."""
+    """Return the error of calls that the member's own head has told of its end: maybe the actor is over.
+
+    What the member's record tells besides, such as the host, stands behind it.
+    """
+    story = died.story
     try:
         check_lives(api, member)
     except ActorDiedError as known:
         if not member.host:  # else its end is why it was deleted
-            return known
+            return ActorDiedError(member.label, known.reason, (*known.story, *died.story))
     except ApiError:
         pass  # what is known is true all the same
-    return ActorDiedError(member.label, died.reason, died.story)
+    else:
+        with suppress(ApiError):
+            record = read_record(api, member)
+            told = None if record is None or record.ready else record.error
+            if told is not None and told.message not in died.reason:
+                story = (*story, *describe_error(told))
+    return ActorDiedError(member.label, died.reason, story)
 
 
 def describe_loss(api: ObjectApi, member: Member) -> ActorDiedError | ActorUnavailableError:
@@ -150,7 +178,19 @@ def describe_loss(api: ObjectApi, member: Member) -> ActorDiedError | ActorUnava
         return known
     except ApiError as error:
         return ActorUnavailableError(member.label, f"the connection to it was lost, and {error.message}")
-    return ActorUnavailableError(member.label, "the connection to it was lost")
+    return ActorUnavailableError(member.label, "the connection to it was lost", read_story(api, member))
+
+
+def read_story(api: ObjectApi, member: Member) -> tuple[str, ...]:
+    """Return what the operator says of a member: of its pod and its node, and its last error."""
+    with suppress(ActorDiedError, ApiError):
+        status = check_lives(api, member)
+        error = status.get("lastError")
+        last = (
+            LastError(error["type"], error.get("message", ""), error.get("traceback", "")) if error else None
+        )
+        return (*filter(None, [status.get("message")]), *describe_error(last))
+    return ()
 
 
 def describe_error(error: LastError | None) -> tuple[str, ...]:

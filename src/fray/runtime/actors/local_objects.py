@@ -16,6 +16,7 @@ import os
 import secrets
 import uuid
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +26,7 @@ from fray.kube.resources import FRAYACTORS, FRAYJOBS, Resource
 from fray.runtime.file_locks import is_locked, lock_beside_readers
 from fray.runtime.pool.transport.handshake import SECRET_SIZE
 from fray.runtime.pool.transport.keys import SECRET_FILE
+from fray.vocabulary import FRAYACTOR_KIND
 
 __all__ = ["FileApi", "HostLock"]
 
@@ -133,7 +135,13 @@ class FileApi:
         with self._locked():
             if path.exists():
                 raise AlreadyExistsError(f"POST {path}", CONFLICT, "AlreadyExists", "it exists")
-            metadata = {**body["metadata"], "uid": str(uuid.uuid4()), "resourceVersion": "1"}
+            for owner in body["metadata"].get("ownerReferences", ()):
+                if owner["kind"] == FRAYACTOR_KIND and not self.has_actor(owner["name"], owner["uid"]):
+                    gone = f"its owner, FrayActor {owner['name']!r}, is gone"
+                    raise NotFoundError(f"POST {path}", NOT_FOUND, "NotFound", gone)
+            made = {"uid": str(uuid.uuid4()), "resourceVersion": "1"}
+            made["creationTimestamp"] = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+            metadata = {**body["metadata"], **made}
             return self._write(path, {**body, "metadata": metadata})
 
     def patch(
@@ -158,6 +166,18 @@ class FileApi:
             if uid in (None, found["metadata"]["uid"]):
                 self._path(resource, name).unlink()
                 self._collect(found["metadata"]["uid"])
+
+    def remove_owned(self, owner: str) -> None:
+        """Remove what a job of this uid owned, which is gone."""
+        with self._locked():
+            self._collect(owner)
+
+    def has_actor(self, name: str, uid: str) -> bool:
+        """Return whether this very FrayActor is there."""
+        try:
+            return bool(self.get(FRAYACTORS, name)["metadata"]["uid"] == uid)
+        except NotFoundError:
+            return False
 
     def _collect(self, owner: str) -> None:
         for path in self.directory.glob("*/*.json"):

@@ -18,6 +18,7 @@ import tempfile
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,7 +30,6 @@ from fray.runtime.actors.local_objects import FileApi
 from fray.runtime.actors.pod import Supervisor
 from fray.runtime.actors.record import RecordWriter, read_record
 from fray.runtime.file_locks import is_locked, lock_beside_readers
-from fray.runtime.pool.host.readiness import ReadinessServer
 from fray.runtime.pool.joined_pool import ClientHost, JoinedPool, open_store
 from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.keys import TransportKey
@@ -37,6 +37,7 @@ from fray.settings import Settings
 from fray.vocabulary import (
     ENV_ACTOR_IDLE_SECONDS,
     ENV_ACTOR_INDEX,
+    ENV_ACTOR_LABEL,
     ENV_ACTOR_MAX_CONCURRENCY,
     ENV_ACTOR_MAX_RESTARTS,
     ENV_ACTOR_NAME,
@@ -51,7 +52,7 @@ from fray.vocabulary import (
     ENV_ROOT_JOB,
 )
 
-__all__ = ["LocalReach", "find_log", "main", "start_members"]
+__all__ = ["LocalReach", "find_log", "main", "remove_folders", "start_members"]
 
 PROGRAM: Final = """
 import sys
@@ -59,6 +60,12 @@ sys.path.insert(0, sys.argv.pop(1))
 from fray.runtime.actors.local_pod import main
 sys.exit(main())
 """
+ROOT_FILE: Final = "root"
+"""In a member's folder: the uid of the job whose actor it is."""
+SOCKETS_FILE: Final = "sockets"
+"""Likewise: the directory of its sockets, which one that was killed has left."""
+PAYLOAD_SECONDS: Final = 60.0
+"""How long after an actor its payload may come, as on clusters."""
 IN_BACKGROUND: Final = '"$@" &'
 """A shell's command that starts another one which nobody has to wait for."""
 
@@ -95,8 +102,13 @@ def start_members(api: FileApi) -> None:
             continue  # its process is another one
         for index in range(spec.get("replicas", 1)):
             member = Member(spec["name"], metadata["name"], metadata["uid"], index)
-            with contextlib.suppress(NotFoundError):  # it isn't whole yet
+            try:
                 _start(api, actor, member)
+            except NotFoundError:  # its payload isn't there yet
+                made = datetime.fromisoformat(metadata["creationTimestamp"])
+                if datetime.now(UTC) - made > timedelta(seconds=PAYLOAD_SECONDS):
+                    api.delete(FRAYACTORS, member.name, uid=member.uid)  # its creator died before that
+                break
 
 
 def _start(api: FileApi, actor: Manifest, member: Member) -> None:
@@ -117,6 +129,10 @@ def _start(api: FileApi, actor: Manifest, member: Member) -> None:
             for name, data in part["data"].items():
                 (payload / name).write_bytes(base64.b64decode(data))
         _begin_log(folder, member)
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree((folder / SOCKETS_FILE).read_text(encoding="utf-8"), ignore_errors=True)
+        for owner in actor["metadata"].get("ownerReferences", ()):
+            (folder / ROOT_FILE).write_text(owner["uid"], encoding="utf-8")
         variables = _build_environment(api, actor, member, os.environ)  # noqa: TID251 - as of a child
         program = [sys.executable, "-c", PROGRAM, str(Path(__file__).parents[3]), str(api.state)]
         with (folder / "log").open("ab") as log:
@@ -127,6 +143,17 @@ def _start(api: FileApi, actor: Manifest, member: Member) -> None:
             )  # fmt: skip
     finally:
         os.close(lock)  # its process holds it from here on
+
+
+def remove_folders(api: FileApi, root_uid: str) -> None:
+    """Remove what the members of a job's actors have left: the job, which has ended, is deleted.
+
+    One of them may live for a second more, and has its files open.
+    """
+    for marked in api.directory.glob(f"pods/*/{ROOT_FILE}"):
+        with contextlib.suppress(FileNotFoundError):
+            if marked.read_text(encoding="utf-8") == root_uid:
+                shutil.rmtree(marked.parent, ignore_errors=True)
 
 
 def find_log(api: FileApi, member: Member) -> Path | None:
@@ -164,6 +191,7 @@ def _build_environment(
     found |= {
         **Settings(state_dir=api.state).to_env(),
         ENV_ACTOR_NAME: member.name,
+        ENV_ACTOR_LABEL: spec["name"],
         ENV_ACTOR_UID: member.uid,
         ENV_ACTOR_INDEX: str(member.index),
         ENV_ACTOR_POD_UID: str(uuid.uuid4()),
@@ -188,14 +216,18 @@ def main() -> int:
     pod = ActorPod.from_env(os.environ)  # noqa: TID251 - the entry of the process
     # Not in the state directory, whose path may be too long for a socket.
     sockets = Path(tempfile.mkdtemp(prefix="fray-actor-"))
+    noted = Path(os.environ[ENV_ACTOR_PAYLOAD]).with_name(SOCKETS_FILE)  # noqa: TID251 - as above
+    noted.write_text(str(sockets), encoding="utf-8")
     os.environ[ENV_POOL_OBJECTS] = f"unix:{sockets}/objects"  # noqa: TID251 - for its child
     listen = Address(path=str(sockets / "head"))
     record = RecordWriter(api, pod, listen)
-    ready = ReadinessServer(Address(path=str(sockets / "ready")))
     try:
-        return Supervisor(pod, record, (listen,), ready, is_over=lambda: is_over(api, pod.member)).run()
+        return Supervisor(pod, record, (listen,), is_over=lambda: is_over(api, pod.member)).run()
     finally:
         shutil.rmtree(sockets, ignore_errors=True)
+        if is_over(api, pod.member):
+            # This process still holds the member's lock: no later actor of the name has written its own.
+            shutil.rmtree(os.environ[ENV_ACTOR_PAYLOAD], ignore_errors=True)  # noqa: TID251 - as above
 
 
 def _is_at_rest(api: FileApi, member: Member, actor: Manifest) -> bool:

@@ -16,13 +16,19 @@ from itertools import product
 from typing import Any, Final
 
 from fray.actor_reasons import get_actor_row
-from fray.errors import ActorDiedError, ActorExistsError, ActorNotFoundError, ActorUnavailableError
+from fray.errors import (
+    ActorDiedError,
+    ActorExistsError,
+    ActorNotFoundError,
+    ActorUnavailableError,
+    InvalidOptionError,
+)
 from fray.kube.errors import AlreadyExistsError, ApiError, NotFoundError
 from fray.kube.objects import Manifest
 from fray.kube.resources import FRAYACTORS, FRAYJOBS, SECRETS
 from fray.payload.callables import Payload
 from fray.payload.chunks import SecretPart, split_payload
-from fray.runtime.actors.identity import DETACHED, Member, build_actor_name
+from fray.runtime.actors.identity import DETACHED, LABEL, MOST_MEMBERS, Member, build_actor_name, split_member
 from fray.runtime.actors.record import read_record
 from fray.runtime.api.client import ObjectApi
 from fray.vocabulary import (
@@ -100,7 +106,7 @@ class ActorObjects:
         self._pause = pause
 
     def create(self, new: NewActor, *, get_if_exists: bool) -> tuple[Member, bool]:
-        """Create an actor; see `claim_actor`."""
+        """Create an actor; see `claim_actor`. Raises `InvalidOptionError` for a name that is too long."""
         body, parts = self._build(new)
         return claim_actor(
             self._api,
@@ -115,10 +121,9 @@ class ActorObjects:
 
         `GROUP-INDEX` is a member of a group, unless an actor is called so. Raises `ActorNotFoundError`.
         """
-        group, _, number = label.rpartition("-")
         wanted = [(label, 0)]
-        if group and number.isascii() and number.isdigit():
-            wanted.append((group, int(number)))
+        if (member := split_member(label)) is not None:
+            wanted.append(member)
         scopes = (self._root_job()["metadata"]["uid"], DETACHED) if self._root else (DETACHED,)
         for (name, index), scope in product(wanted, scopes):
             found = _find_actor(self._api, build_actor_name(scope, name))
@@ -127,6 +132,11 @@ class ActorObjects:
             if index < found["spec"].get("replicas", 1) and self._is_served(found):
                 return replace(member_of(found, label), index=index)
         raise ActorNotFoundError(label)
+
+    def count_members(self, member: Member) -> int:
+        """Return how many members the actor of this one has; 1 where it is gone."""
+        found = _find_actor(self._api, member.name)
+        return 1 if found is None else int(found["spec"].get("replicas", 1))
 
     def _is_served(self, actor: Manifest) -> bool:
         """Return whether an actor that a process hosts has come so far; others are waited for by callers."""
@@ -138,7 +148,13 @@ class ActorObjects:
         return self._api.get(FRAYJOBS, self._root, namespace=self._api.namespace)
 
     def _build(self, new: NewActor) -> tuple[Manifest, tuple[SecretPart, ...]]:
-        """Return the FrayActor, and the contents of its Secrets."""
+        """Return the FrayActor, and the contents of its Secrets. Raises `InvalidOptionError` for its name."""
+        if not LABEL.fullmatch(new.label):
+            legal = "1 to 253 characters, none of which is a control character"
+            shown = new.label if len(new.label) < 64 else f"{new.label[:60]}..."
+            raise InvalidOptionError("name of an actor", f"{shown!r} ({len(new.label)} characters)", legal)
+        if new.replicas > MOST_MEMBERS:
+            raise InvalidOptionError("count", str(new.replicas), f"1 to {MOST_MEMBERS} members of a group")
         job = self._api.get(FRAYJOBS, self._job, namespace=self._api.namespace) if self._job else NO_JOB
         root = self._root_job() if self._root else NO_JOB
         scope = DETACHED if new.detached else root["metadata"]["uid"]
@@ -345,10 +361,11 @@ def member_of(actor: Manifest, label: str) -> Member:
     return replace(member, incarnation=incarnation, host=hosted["pod"])
 
 
-def check_lives(api: ObjectApi, member: Member) -> None:
-    """Raise `ActorDiedError` if a member's FrayActor is gone or has ended, and `ApiError`.
+def check_lives(api: ObjectApi, member: Member) -> Manifest:
+    """Return what the status of its FrayActor says of a member, which may be nothing.
 
-    Also if it was given up: of one on several hosts the operator says so, which would make its next pods.
+    Raises `ActorDiedError` if the FrayActor is gone or has ended, and `ApiError`. Also if the member was
+    given up: of one on several hosts the operator says so, which would make its next pods.
     """
     found = _find_actor(api, member.name) or {"metadata": {}}
     metadata = found["metadata"]
@@ -357,7 +374,12 @@ def check_lives(api: ObjectApi, member: Member) -> None:
     if (end := find_end(found)) is not None:
         raise ActorDiedError(member.label, f"it has ended: {end}")
     for each in (found.get("status") or {}).get("members") or ():
-        if each.get("index") == member.index and each.get("attempt") and each.get("failed"):
-            error = each.get("lastError")
+        status: Manifest = each
+        if status.get("index") != member.index:
+            continue
+        if status.get("attempt") and status.get("failed"):
+            error = status.get("lastError")
             story = (f"{error['type']}: {error.get('message', '')}",) if error else ()
             raise ActorDiedError(member.label, "it was started as often as it may be", story)
+        return status
+    return {}

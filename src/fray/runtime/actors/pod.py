@@ -12,33 +12,38 @@ others join; a run that ends there is the end of the pod, and so of all of them.
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import os
 import selectors
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from fray.errors import FrayError, SettingError
 from fray.kube.errors import ApiError
 from fray.runtime.actors.identity import ActorPod, build_place, read_host
-from fray.runtime.actors.record import LastError, MemberRecord, RecordWriter
+from fray.runtime.actors.record import LastError, MemberRecord, RecordWriter, is_spent
 from fray.runtime.api.client import ApiAccess, ApiClient
 from fray.runtime.pool.host.processes import (
     adopt_orphans,
     children,
+    children_to_end,
     describe_exit,
     signal_group,
     watch_signals,
 )
 from fray.runtime.pool.host.readiness import ReadinessServer
 from fray.runtime.pool.joined_pool import RUN_HEAD
-from fray.runtime.pool.local_pool import start_process
+from fray.runtime.pool.local_pool import METRICS_SOCKET, start_process
+from fray.runtime.pool.machine.transitions import ALIVE
 from fray.runtime.pool.pod import PodPool, read_objects_address
 from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.keys import TransportKey
@@ -49,6 +54,7 @@ from fray.vocabulary import (
     ENV_COORDINATOR_ADDRESS,
     ENV_POOL_KEY,
     EXIT_FAILURE,
+    POOL_VIEW_PATH,
 )
 
 __all__ = ["Supervisor", "main"]
@@ -63,6 +69,9 @@ GRACE_SECONDS: Final = 8.0
 END_SECONDS: Final = 4.0
 """How long the processes of a run may take to end after that, before they are killed."""
 LOOK_SECONDS: Final = 0.2
+SERVER: Final = "its server"
+PROBE_SECONDS: Final = 0.8
+"""How long the head may take to answer for the actor: the kubelet waits 1 s for its probe."""
 _RUN_MEMBER = """
 import sys
 sys.path.insert(0, sys.argv.pop(1))
@@ -89,11 +98,14 @@ def main(
         if access is None:
             raise SettingError("KUBERNETES_SERVICE_HOST", "isn't set, or there is no token")
         anywhere = "::" if ":" in pod.address else "0.0.0.0"
-        readiness = ReadinessServer(Address(host=anywhere, port=ready_port))
+        readiness = _Readiness(Address(host=anywhere, port=ready_port))
         record = RecordWriter(ApiClient(access), pod, Address(host=pod.address, port=port))
         with tempfile.TemporaryDirectory(prefix="fray-actor-") as sockets:
             listen = Address(host=anywhere, port=port), Address(path=f"{sockets}/head")
-            return Supervisor(pod, record, listen, readiness).run()
+            supervisor = Supervisor(pod, record, listen)
+            readiness.ask = supervisor.is_ready
+            readiness.start()
+            return supervisor.run()
     except FrayError as error:
         sys.stderr.write(f"fray: {error}\n")
         return EXIT_FAILURE
@@ -112,13 +124,24 @@ def _serve_first(host: int, environ: Mapping[str, str], *, port: int, ready_port
     return join_pool(pool, build_place(host), patience=HEAD_SECONDS, ready_port=ready_port)
 
 
+class _Readiness(ReadinessServer):
+    """Answers the kubelet's probes with what `ask` says at the time of each."""
+
+    ask: Callable[[], bool]
+
+    def serve(self) -> None:
+        """Accept who has come and answer those who have asked, after a look."""
+        if len(self.sockets) > 1:  # else nobody has asked yet
+            self.ready = self.ask()
+        super().serve()
+
+
 class Supervisor:
-    """Runs the actor again and again, from a process of which this is the only thread.
+    """Runs the actor again and again, from the main thread of its process.
 
     Parameters: the `pod`; the `record`, where it tells how the actor fares; where the head is to `listen`,
     last of all at a unix socket: the actor's process joins there, since TLS would make calls slower;
-    `readiness`, which is told whether the constructor has returned; `is_over` says whether it is to end,
-    where nobody else tells it.
+    `is_over` says whether it is to end, where nobody else tells it.
     """
 
     def __init__(
@@ -126,14 +149,15 @@ class Supervisor:
         pod: ActorPod,
         record: RecordWriter,
         listen: tuple[Address, ...],
-        readiness: ReadinessServer,
         *,
         is_over: Callable[[], bool] | None = None,
     ) -> None:
         self._pod = pod
         self._record = record
         self._listen = listen
-        self._readiness = readiness
+        self._view = Path(listen[-1].path).with_name(METRICS_SOCKET)
+        """Where the head shows what its pool has."""
+        self._constructed = False
         self._is_over = is_over
         self._ending = False
         self._ended = ""
@@ -154,18 +178,14 @@ class Supervisor:
                 self._rest()
                 break
             began = time.monotonic()
-            error = self._run_once(record)
-            self._readiness.ready = False
+            self._run_once(record)
             if self._ending:
                 break
             if self._ended:
                 sys.stderr.write(f"fray: the actor has ended for good: {self._ended}\n")
-                self._tell(ready=False, ended=self._ended)
+                self._tell(ended=self._ended)
                 self._rest()
                 break
-            sys.stderr.write(f"fray: the actor has ended: {error.type}: {error.message}\n")
-            failures = record.failures + 1 if error.constructing else 0
-            self._tell(ready=False, idle=False, error=error, failures=failures)
             if self._pod.hosts > 1:
                 return EXIT_FAILURE
             if time.monotonic() - began > LONGEST_PAUSE:
@@ -173,6 +193,20 @@ class Supervisor:
             self._wait(pause)
             pause = min(LONGEST_PAUSE, pause * 2)
         return 0
+
+    def is_ready(self) -> bool:
+        """Return whether the actor takes calls: its head says so, now. For any thread.
+
+        The actor itself isn't asked: it may be busy for hours.
+        """
+        if not self._constructed:
+            return False
+        try:
+            alive: int = json.loads(_read_view(self._view))["actors"][ALIVE]
+        except (OSError, http.client.HTTPException, ValueError):
+            return False
+        # On several hosts there is one on each, and the front that calls them.
+        return alive >= (1 if self._pod.hosts == 1 else self._pod.hosts + 1)
 
     def _rest(self) -> None:
         """Wait to be ended: the actor isn't started any more."""
@@ -189,8 +223,12 @@ class Supervisor:
                 sys.stderr.write(f"fray: the actor's start can't be counted: {error}\n")
                 self._wait(API_PAUSE)
                 continue
-            self._untold = {}
-            return record
+            # The start has the rest anew; why the last run ended is still to be told.
+            kept: dict[str, Any] = {
+                name: self._untold[name] for name in ("error", "failures") if name in self._untold
+            }
+            self._untold = kept
+            return replace(record, **kept)
         return None
 
     def _tell(self, **changes: Any) -> None:
@@ -207,34 +245,46 @@ class Supervisor:
 
     # --- one run -------------------------------------------------------------------------------------------
 
-    def _run_once(self, record: MemberRecord) -> LastError:
-        """Run the actor until its process has ended, or this one is to; return why, once all is gone."""
+    def _run_once(self, record: MemberRecord) -> None:
+        """Run the actor until its process has ended, or this one is to, and all that it has left is gone."""
         token = self._pod.member.build_incarnation(self._pod.pod_uid, record.start)
         news, telling = os.pipe()
         os.set_blocking(news, False)
         key = ("--key", str(self._pod.key))
         own = self._listen[-1]
-        for left in Path(own.path).parent.glob("[ho]*"):  # sockets of the last run
+        for left in Path(own.path).parent.glob("*"):  # sockets of the last run
             left.unlink()
-        listen = [f"--listen={address}" for address in self._listen]
-        head = start_process(RUN_HEAD, *listen, *key, "--token", token, "--owner", str(os.getpid()))
+        shown = [f"--listen={address}" for address in self._listen] + [f"--metrics=unix:{self._view}"]
+        head = start_process(RUN_HEAD, *shown, *key, "--token", token, "--owner", str(os.getpid()))
         member = start_process(
             _RUN_MEMBER, "--head", str(own), *key, "--news", str(telling),
             pass_fds=(telling,),
         )  # fmt: skip
         os.close(telling)
         try:
-            error = self._follow({head.pid: "its server", member.pid: "its process"}, news)
+            self._follow({head.pid: SERVER, member.pid: "its process"}, news, record)
             if self._ending:
                 member.terminate()
                 self._await_end(member.pid)
         finally:
             os.close(news)
             self._end((head, member))
-        return error
 
-    def _follow(self, processes: Mapping[int, str], news: int) -> LastError:
-        """Return why the run has ended: what the member's process told, or that one of the two ended."""
+    def _tell_end(self, record: MemberRecord, error: LastError) -> None:
+        """Let the record say that the actor has ended, and why, and whether it was the last time."""
+        self._constructed = False
+        sys.stderr.write(f"fray: the actor has ended: {error.type}: {error.message}\n")
+        failures = record.failures + 1 if error.constructing else 0
+        # Of one on several hosts the operator says it.
+        spent = self._pod.hosts == 1 and is_spent(record, self._pod.max_restarts)
+        self._tell(ready=False, idle=False, error=error, failures=failures, exhausted=spent)
+
+    def _follow(self, processes: Mapping[int, str], news: int, record: MemberRecord) -> None:
+        """Return once one of a run's two processes has ended, or this one is to; the record says why.
+
+        It says so as soon as the member's process tells of the actor's end: what the actor has left may keep
+        that process for seconds, in which nobody is to be sent to it.
+        """
         heard, error = b"", None
         while not self._ending:
             ended, status = _reap()
@@ -243,20 +293,26 @@ class Supervisor:
             for line in lines:
                 report = json.loads(line)
                 if report is None:
-                    self._readiness.ready = True
+                    # First the record: who waits for the pod to be ready finds it there.
                     self._tell(ready=True, failures=0)
+                    self._constructed = True
                 elif "idle" in report:
                     self._tell(idle=report["idle"])
                 elif "ended" in report:
-                    self._ended = report["ended"]
+                    self._ended, self._constructed = report["ended"], False
+                    self._tell(ready=False)  # its name is free once its code has come to its end
                 else:
                     error = LastError(**report)
+                    self._tell_end(record, error)
             if ended in processes:
-                return error or LastError("ActorDiedError", f"{processes[ended]} was {describe_exit(status)}")
+                # If its server has ended, the member's process tells only that it has lost it.
+                if not self._ended and (error is None or processes[ended] == SERVER):
+                    died = f"{processes[ended]} was {describe_exit(status)}"
+                    self._tell_end(record, LastError("ActorDiedError", died))
+                return
             if not ended:
                 self._await_news(API_PAUSE if self._untold else None, news)
                 self._tell()
-        return LastError("ActorDiedError", "its pod was told to end")
 
     def _await_end(self, pid: int) -> None:
         """Return once a process has ended, or the time is over that an actor has for its end."""
@@ -273,7 +329,7 @@ class Supervisor:
         for process in processes:
             signal_group(process.pid, signal.SIGTERM)
         kill_at = time.monotonic() + END_SECONDS
-        while left := children(os.getpid()):
+        while left := children_to_end():
             if time.monotonic() > kill_at:
                 for child in left:
                     with contextlib.suppress(ProcessLookupError):
@@ -295,13 +351,11 @@ class Supervisor:
             self._await_news(left)
 
     def _await_news(self, seconds: float | None, news: int = -1) -> None:
-        """Wait for a signal, the kubelet or the member, at most so long (None: for ever)."""
+        """Wait for a signal or the member, at most so long (None: for ever)."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._signals, selectors.EVENT_READ, self._note_signals)
             if news >= 0:
                 selector.register(news, selectors.EVENT_READ, _leave_it)
-            for each in self._readiness.sockets:
-                selector.register(each, selectors.EVENT_READ, self._readiness.serve)
             if self._is_over is not None:
                 seconds = LOOK_SECONDS if seconds is None else min(seconds, LOOK_SECONDS)
             for deal in {key.data for key, _ in selector.select(seconds)}:
@@ -311,6 +365,17 @@ class Supervisor:
     def _note_signals(self) -> None:
         numbers = _read(self._signals)
         self._ending |= signal.SIGTERM in numbers or signal.SIGINT in numbers
+
+
+def _read_view(path: Path) -> bytes:
+    """Return what a head shows at a unix socket. Raises `OSError` and `HTTPException`."""
+    connection = http.client.HTTPConnection("localhost")
+    with contextlib.closing(connection), socket.socket(socket.AF_UNIX) as connected:
+        connected.settimeout(PROBE_SECONDS)
+        connected.connect(str(path))
+        connection.sock = connected
+        connection.request("GET", POOL_VIEW_PATH)
+        return connection.getresponse().read()
 
 
 def _leave_it() -> None:

@@ -19,7 +19,15 @@ from fray.runtime.api.client import ObjectApi
 from fray.runtime.pool.transport.addresses import Address
 from fray.vocabulary import API_VERSION, FRAYACTOR_KIND, LABEL_ACTOR, LABEL_MANAGED_BY, MANAGED_BY
 
-__all__ = ["LastError", "MemberRecord", "RecordApi", "RecordWriter", "derive_start", "read_record"]
+__all__ = [
+    "LastError",
+    "MemberRecord",
+    "RecordApi",
+    "RecordWriter",
+    "derive_start",
+    "is_spent",
+    "read_record",
+]
 
 MOST_CONFLICTS: Final = 10
 
@@ -127,9 +135,14 @@ def derive_start(found: MemberRecord | None, own: MemberRecord, max_restarts: in
         )
     if before.ended:
         return before
-    if max_restarts is not None and before.restarts >= max_restarts:
+    if is_spent(before, max_restarts):
         return replace(before, exhausted=True)
     return replace(before, start=before.start + 1, restarts=before.restarts + 1)
+
+
+def is_spent(record: MemberRecord, max_restarts: int | None) -> bool:
+    """Return whether a member was started again as often as it may be; None: no limit."""
+    return max_restarts is not None and record.restarts >= max_restarts
 
 
 def read_record(api: ObjectApi, member: Member) -> MemberRecord | None:
