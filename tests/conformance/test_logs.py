@@ -69,6 +69,16 @@ def test_bytes_that_are_no_text(cluster: Cluster, name: str) -> None:
     assert texts(cluster.logs(job)) == ["a\N{REPLACEMENT CHARACTER}b", "ü"]
 
 
+def test_of_a_progress_bar_the_last_state_is_kept(
+    cluster: Cluster, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    script = r"printf 'loading\r\n'; for n in 1 2 3; do printf '\r%d%%' $n; done; printf '\nover\n'"
+    job = shell(cluster, name, script)
+    with caplog.at_level(logging.INFO, logger="fray.cluster.base"):
+        assert list(cluster.monitor(job)) == ["[0/0 1] loading", "[0/0 1] 3%", "[0/0 1] over"]
+    assert texts(cluster.logs(job)) == ["loading", "3%", "over"]
+
+
 def test_lines_come_while_the_job_runs(cluster: Cluster, name: str) -> None:
     job = launch(cluster, name, stay)
     read_until(cluster, job, "ready")

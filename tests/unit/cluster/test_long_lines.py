@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fray.cluster.arguments import LogChoice
 from fray.cluster.kubernetes.log_cursor import split_timed_line
+from fray.cluster.local import log_lines
 from fray.cluster.local.log_lines import LineReader
-from fray.cluster.local.output import AttemptOutput
+from fray.cluster.local.output import AttemptOutput, HostOutput
 from fray.cluster.local.store import JobFolder
 from fray.cluster.long_lines import LONGEST_LINE, split_long_line
 from fray.types import JobId
@@ -68,3 +72,35 @@ def test_a_local_line_without_an_end_comes_in_parts(tmp_path: Path) -> None:
     job = job.model_copy(update={"status": job.status.model_copy(update={"attempt": 1})})
     lines = list(LineReader(JobId("job"), folder).read(Watch(job)))
     assert [len(each.text) for each in lines] == [LONGEST_LINE, LONGEST_LINE, 100, 4]
+
+
+class BusyWatch:
+    """A job that prints over its line 100 times a second, for a minute of a clock of its own."""
+
+    def __init__(self, job: FrayJob, host: HostOutput) -> None:
+        self._job, self._host = job, host
+        self.now = 0.0
+
+    def look(self) -> tuple[FrayJob, bool]:
+        return self._job, self.now > 60
+
+    def pause(self, seconds: float | None = None) -> None:
+        del seconds
+        self.now += 0.01
+        self._host.write(b"\r%.2f" % self.now)
+
+
+def test_states_of_a_local_line_come_at_most_twice_a_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = JobFolder(tmp_path)
+    output = AttemptOutput(folder.attempt_logs(1))
+    job = frayjob()
+    job = job.model_copy(update={"status": job.status.model_copy(update={"attempt": 1})})
+    watch = BusyWatch(job, output.open_host(0, 0))
+    monkeypatch.setattr(log_lines.time, "monotonic", lambda: watch.now)
+    reader = LineReader(JobId("job"), folder, LogChoice(follow=True, unfinished=True))
+    times = [watch.now for line in reader.read(watch) if line.unfinished]
+    output.close()
+    assert len(times) > 100
+    assert min(later - earlier for earlier, later in pairwise(times)) > 0.499

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any, cast
 
 import pytest
@@ -14,6 +16,7 @@ from fray.cluster.kubernetes.pod_log import FULL, FULL_BYTES, PodLog
 from fray.cluster.long_lines import LONGEST_LINE
 from fray.types import JobId
 from fray.vocabulary import CONTAINER
+from tests.unit.controller import virtual_time
 
 PATIENCE = 60.0
 LINES = 2 * FULL
@@ -128,8 +131,8 @@ def read_until_held(pieces: list[bytes]) -> tuple[PodLog, int]:
 
 
 def test_a_line_without_an_end_is_handed_out_in_parts() -> None:
-    """A progress bar may print one line for days."""
-    piece = b"\rstep 1" * 10_000
+    """A program may print one line for days."""
+    piece = b" step 1" * 10_000
     log, sent = read_until_held([STAMP, *[piece] * 100])
     (line,) = log.take_lines()
     assert len(line.text) == LONGEST_LINE
@@ -218,6 +221,35 @@ def test_the_last_whole_state_of_a_progress_bar_comes_while_it_runs(
             await reading
         assert [(line.text, line.unfinished) for line in states] == [(" 3%", True)] * unfinished
         lines = [(line.text, line.unfinished) for line in log.take_lines()]
-        assert lines == [("\r 1%\r 2%\r 3%\r 4%", False), ("next", False)]
+        assert lines == [(" 4%", False), ("next", False)]
 
     asyncio.run(main())
+
+
+class QuickBar(Api):
+    """A server of one log, in which a progress bar is written over 100 times a second, for a minute."""
+
+    async def stream_log(self, *_: object, follow: bool, **__: object) -> AsyncIterator[bytes]:
+        if follow:
+            yield STAMP
+            for number in range(6_000):
+                yield f"\r{number}\r".encode()
+                await asyncio.sleep(0.01)
+            yield b"\n"
+
+
+def test_states_come_at_most_twice_a_second() -> None:
+    async def main() -> list[float]:
+        _, access = open_log(silent=False)
+        access = replace(access, api=cast("Any", QuickBar(silent=False)))
+        now = asyncio.get_running_loop().time
+        times: list[float] = []
+        log = PodLog("pod", JobId("job"), 1, (0, 0, 0), lambda: times.append(now()))
+        await log.read(access, follow=True, unfinished=True)
+        states = [line.unfinished for line in log.take_lines()]
+        assert states == [True] * (len(states) - 1) + [False]
+        return times[: len(states) - 1]
+
+    times = virtual_time.run(main())
+    assert len(times) > 100
+    assert min(later - earlier for earlier, later in pairwise(times)) > 0.499

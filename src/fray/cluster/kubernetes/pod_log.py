@@ -17,7 +17,7 @@ from typing import Any, cast
 from fray.cluster.kubernetes.access import Access
 from fray.cluster.kubernetes.api_errors import BUSY, persistently
 from fray.cluster.kubernetes.log_cursor import LogCursor, TimedLine, split_timed_line
-from fray.cluster.long_lines import LONGEST_LINE, STATE_SECONDS
+from fray.cluster.long_lines import LONGEST_LINE, STATE_SECONDS, last_state
 from fray.kube.errors import (
     NotFoundError,
     RefusedError,
@@ -313,6 +313,6 @@ class PodLog:
     def _add(self, line: TimedLine, *, gap: bool = False, unfinished: bool = False) -> None:
         rank, slice_index, host = self.place
         at = (self._job_id, self.attempt, rank, slice_index, host)
-        self.lines.append(LogLine(*at, line.text, line.at, gap, unfinished=unfinished))
-        self._waiting += len(line.text)
+        self.lines.append(LogLine(*at, last_state(line.text), line.at, gap, unfinished=unfinished))
+        self._waiting += len(self.lines[-1].text)
         self._tell()
