@@ -27,7 +27,7 @@ demo: setup ## train a model from examples/digits/frayjob.yaml on this machine: 
 
 test: setup ## everything that this machine can run: what needs a cluster beside all else
 	@echo 'two suites at a time: each prints what it has to say when it has ended'
-	@$(MAKE) --no-print-directory --jobs=2 $(TOGETHER) on-cluster check local conformance conformance-ray faults ahead engine integration chart
+	@$(MAKE) --no-print-directory --jobs=2 $(TOGETHER) on-cluster check ahead engine local conformance conformance-ray faults integration chart
 
 on-cluster: setup # first in the list above, since it takes as long as all others; it builds its cluster first
 	@$(MAKE) --no-print-directory e2e

@@ -64,6 +64,7 @@ def _run(options: argparse.Namespace, folder: Path, console: Console) -> int:
         outcome = _run_one(campaign, release, layout, console)
         console.print(build_summary(outcome.strikes, outcome.api_faults, outcome.ends))
         say(f"{outcome.jobs} jobs, {dict(outcome.verdicts)}; {outcome.missed} strikes found nothing to hit")
+        say(f"{outcome.actors} actors, whose callers met {dict(outcome.calls)}")
         if outcome.wrong:
             say("\n".join([f"seed {seed}: {len(outcome.wrong)} things are wrong", *outcome.wrong]))
             say(f"repeat it with: {campaign.command}")

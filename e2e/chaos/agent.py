@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from e2e.chaos.plan import Blow, Strike
 from e2e.chaos.recorder import Recorder
-from e2e.chaos.records import NODE_DELETED, Hit, Outage, PodSighting
+from e2e.chaos.records import NODE_DELETED, POD_DELETED, Hit, Outage, PodSighting
 from e2e.chaos.storm import Storm
 from e2e.cluster import kubelets, node_status
 from e2e.cluster.api import Api, Response
@@ -111,7 +111,7 @@ class Agent:
             Blow.KILL_OPERATOR: self._kill_operator,
             Blow.DELETE_OPERATOR: self._delete_operator,
             Blow.EVICT_POD: lambda strike: self._hit_pod(strike, "evicted", evict),
-            Blow.DELETE_POD: lambda strike: self._hit_pod(strike, "deleted", remove_pod),
+            Blow.DELETE_POD: lambda strike: self._hit_pod(strike, POD_DELETED, remove_pod),
             Blow.KILL_WORKER: self._kill_worker,
             Blow.FREEZE_KUBELET: self._freeze,
             Blow.KILL_KUBELET: lambda strike: self._kill_kubelet(strike, deletes_node=False),

@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+from e2e.chaos.actors import ActorUser
 from e2e.chaos.agent import Agent, Target
 from e2e.chaos.display import Row, Snapshot
 from e2e.chaos.invariants import find_leaks
-from e2e.chaos.judgement import judge
-from e2e.chaos.plan import LANES, Kind, jobs, strikes
+from e2e.chaos.judgement import judge, judge_actors
+from e2e.chaos.plan import LANES, Kind, actors, jobs, strikes
 from e2e.chaos.recorder import Recorder, collection_of
 from e2e.chaos.storm import Storm
 from e2e.chaos.user import User
@@ -28,11 +29,14 @@ from e2e.cluster.api import Api, ApiError
 from e2e.cluster.command import await_condition
 from e2e.cluster.credentials import AUTHORITY_FILE, MACHINE_FILES
 from e2e.cluster.errors import MachineError
+from e2e.cluster.kubeconfig import CONTEXT
 from e2e.cluster.layout import BRIDGE_ADDRESS, Layout
 from e2e.faulty_proxy import FaultyProxy
-from e2e.job_namespace import open_job_namespace
+from e2e.job_namespace import JobNamespace, open_job_namespace
 from e2e.release import Release
-from fray.vocabulary import FRAYJOB_KIND, FRAYJOB_PLURAL
+from fray.cluster.cluster_spec import KubernetesSpec
+from fray.cluster.kubernetes import KubernetesCluster
+from fray.vocabulary import FRAYACTOR_PLURAL, FRAYJOB_KIND, FRAYJOB_PLURAL
 
 __all__ = ["Campaign", "Outcome", "run_campaign"]
 
@@ -43,7 +47,16 @@ DRAIN_SECONDS = 300.0
 CLEAN_SECONDS = 180.0
 VALUES = ("--set=leaseSeconds=8", "--set=backoff.capSeconds=4", "--set=avoidSeconds=15")
 """What makes a campaign shorter: a new leader comes sooner, and attempts wait less for time and for nodes."""
-OBJECTS = ("jobsets", "jobs", "pods", "services", "secrets", "networkpolicies")
+OBJECTS = (
+    "jobsets",
+    "statefulsets",
+    "jobs",
+    "pods",
+    "services",
+    "secrets",
+    "networkpolicies",
+    "configmaps",
+)
 
 
 @dataclass(frozen=True)
@@ -72,6 +85,9 @@ class Outcome:
     api_faults: Counter[str] = field(default_factory=Counter)
     ends: dict[Kind, Counter[str]] = field(default_factory=dict)
     verdicts: Counter[str] = field(default_factory=Counter)
+    actors: int = 0
+    calls: Counter[str] = field(default_factory=Counter)
+    """What callers of the actors met: answers, and errors by their type."""
     missed: int = 0
     """Strikes that found nothing to hit."""
 
@@ -132,22 +148,39 @@ def run_campaign(
     ):
         planned_jobs = {lane.name: jobs(campaign.seed, lane) for lane in LANES}
         user = User(api, space.name, recorder, planned_jobs)
+        actor_user = ActorUser(
+            api, space.name, recorder, actors(campaign.seed), connect=lambda: _connect(space)
+        )
         planned = strikes(campaign.seed, every=campaign.every)
         agent = Agent(Target(api, layout, space.name), recorder, proxy, storm, planned)
-        run = _Run(campaign, user, agent, storm, recorder)
-        try:
-            run.rage(show)
-        finally:
-            agent.give_back()
-        run.drain(show)
+        run = _Run(campaign, user, actor_user, agent, storm, recorder)
+        with actor_user:
+            try:
+                run.rage(show)
+            finally:
+                agent.give_back()
+            run.drain(show)
         return run.conclude(_Objects(api, space.name), show)
+
+
+def _connect(space: JobNamespace) -> KubernetesCluster:
+    """The client of a program outside of the cluster."""
+    spec = KubernetesSpec(namespace=space.name, context=CONTEXT)
+    return KubernetesCluster(spec, environ={"KUBECONFIG": str(space.kubectl.kubeconfig)})
 
 
 class _Run:
     def __init__(
-        self, campaign: Campaign, user: User, agent: Agent, storm: Storm, recorder: Recorder
+        self,
+        campaign: Campaign,
+        user: User,
+        actor_user: ActorUser,
+        agent: Agent,
+        storm: Storm,
+        recorder: Recorder,
     ) -> None:
         self._campaign, self._user, self._agent = campaign, user, agent
+        self._actor_user = actor_user
         self._storm, self._recorder = storm, recorder
         self._start = time.monotonic()
 
@@ -155,6 +188,7 @@ class _Run:
         """Submit jobs and do harm until the time is over."""
         while self._goes_on(time.monotonic() - self._start):
             self._user.tick(more=True)
+            self._actor_user.tick(more=True)
             self._agent.tick(strike=True)
             self._pause("raging", show)
 
@@ -167,12 +201,15 @@ class _Run:
         return not much and seconds < PATIENCE * campaign.seconds
 
     def drain(self, show: Callable[[Snapshot], None]) -> None:
-        """Wait until all jobs have ended, or too long."""
+        """Wait until all jobs and actors have ended, or too long."""
         end = time.monotonic() + DRAIN_SECONDS
         while time.monotonic() < end and (
-            self._user.under_way or not all(map(self._user.has_ended, self._user.plans))
+            self._user.under_way
+            or self._actor_user.under_way
+            or not all(map(self._user.has_ended, self._user.plans))
         ):
             self._user.tick(more=False)
+            self._actor_user.tick(more=False)
             self._agent.tick(strike=False)
             self._pause("draining", show)
 
@@ -190,6 +227,9 @@ class _Run:
             phase = "never seen" if last is None else f"{last.phase}, gone" if last.gone else str(last.phase)
             outcome.ends.setdefault(plan.kind, Counter())[phase] += 1
             outcome.verdicts.update(last.verdicts.values() if last is not None else [])
+        outcome.wrong += judge_actors(self._actor_user.plans, records)
+        outcome.wrong += self._actor_user.calls.wrong
+        outcome.actors, outcome.calls = len(self._actor_user.plans), self._actor_user.calls.met
         outcome.wrong += objects.find_leaks()
         self._pause("removing", show)
         objects.remove_jobs()
@@ -213,6 +253,10 @@ class _Run:
             phase = "-" if seen is None else seen.phase or "-"
             age = time.time() - task.since
             rows.append(Row(lane, task.plan.name, phase, 0 if seen is None else seen.attempt, age))
+        if (plan := self._actor_user.under_way) is not None:
+            actor = self._recorder.actor(plan.name)
+            phase = "-" if actor is None else "ready" if actor.ready else "not ready"
+            rows.append(Row("actors", plan.name, phase, 0, 0.0))
         hit = [blowed for blowed in self._agent.log if blowed.target is not None]
         return Snapshot(
             seed=self._campaign.seed,
@@ -248,13 +292,15 @@ class _Objects:
         """Say what is left, once the garbage collector has had its time."""
         end = time.monotonic() + CLEAN_SECONDS
         while True:
-            finished = [job["metadata"]["name"] for job in self.read(FRAYJOB_PLURAL)]
+            kept = [*self.read(FRAYJOB_PLURAL), *self.read(FRAYACTOR_PLURAL)]
+            finished = [each["metadata"]["name"] for each in kept]
             left = list(find_leaks({plural: self.read(plural) for plural in OBJECTS}, finished=finished))
             if not left or time.monotonic() > end:
                 return left
             time.sleep(1.0)
 
     def remove_jobs(self) -> None:
-        answer = self.api.delete(collection_of(self.namespace, FRAYJOB_PLURAL))
-        if not answer.ok:
-            raise ApiError("the jobs can't be deleted", answer)
+        for plural in (FRAYJOB_PLURAL, FRAYACTOR_PLURAL):
+            answer = self.api.delete(collection_of(self.namespace, plural))
+            if not answer.ok:
+                raise ApiError(f"{plural} can't be deleted", answer)

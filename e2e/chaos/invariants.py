@@ -6,14 +6,23 @@ Pure. What each job must have come to is `prediction`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from e2e.chaos import oracle
-from e2e.chaos.records import JobSetSighting, JobSighting, PodSighting
-from fray.vocabulary import AUTH_SECRET, LABEL_JOB
+from e2e.chaos.records import ActorSighting, JobSetSighting, JobSighting, PodSighting
+from fray.vocabulary import AUTH_SECRET, LABEL_ACTOR, LABEL_JOB, ActorReason, ConditionType
 
-__all__ = ["find_duplicates", "find_leaks", "find_overlaps", "find_regressions", "find_talkative"]
+__all__ = [
+    "find_actor_faults",
+    "find_duplicates",
+    "find_leaks",
+    "find_overlaps",
+    "find_regressions",
+    "find_talkative",
+    "find_twins",
+]
 
+S = TypeVar("S", ActorSighting, JobSighting)
 KEPT_JOBSETS = 3
 EVENTS_PER_ATTEMPT = 6
 EVENTS_PER_JOB = 6
@@ -40,6 +49,35 @@ def find_overlaps(sightings: Iterable[PodSighting]) -> Iterator[str]:
             )
 
 
+def find_twins(sightings: Iterable[PodSighting]) -> Iterator[str]:
+    """Say which member of an actor had two pods at the same time that may run, in the order of the watch."""
+    living: dict[tuple[str, int], dict[str, PodSighting]] = {}
+    told: set[frozenset[str]] = set()
+    for pod in sightings:
+        if pod.index is None:
+            continue
+        of_member = living.setdefault((pod.job, pod.index), {})
+        if pod.lives:
+            of_member[pod.uid] = pod
+        else:
+            of_member.pop(pod.uid, None)
+        if len(of_member) > 1 and (uids := frozenset(of_member)) not in told:
+            told.add(uids)
+            pods = sorted(f"{other.name} ({other.uid[:8]}) on {other.node}" for other in of_member.values())
+            yield f"{pod.job}: member {pod.index} has {len(pods)} pods at once: {', '.join(pods)}"
+
+
+def find_actor_faults(sightings: Iterable[ActorSighting]) -> Iterator[str]:
+    """Say where an actor's status told of several pods of a member, or took back what it told before."""
+    for before, actor in _with_last(sightings):
+        if (ConditionType.MULTIPLE_PODS, ("True", ActorReason.MORE_THAN_ONE_POD)) in actor.conditions.items():
+            yield f"{actor.name}: its status tells of several pods of a member"
+        if before is None or actor.gone:
+            continue
+        if before.finished and before.conditions != actor.conditions:
+            yield f"{actor.name}: its conditions change after its end: {dict(actor.conditions)}"
+
+
 def find_duplicates(sightings: Iterable[JobSetSighting]) -> Iterator[str]:
     """Say which attempt had more than one JobSet."""
     found: dict[tuple[str, int], dict[str, str]] = {}
@@ -52,13 +90,18 @@ def find_duplicates(sightings: Iterable[JobSetSighting]) -> Iterator[str]:
 
 def find_regressions(sightings: Iterable[JobSighting]) -> Iterator[str]:
     """Say where a status took back what the one before told."""
-    last: dict[str, JobSighting] = {}
-    for job in sightings:
-        before = last.get(job.name)
-        last[job.name] = job
+    for before, job in _with_last(sightings):
         if before is not None and not job.gone:
             for what in oracle.find_regressions(before.status, job.status):
                 yield f"{job.name}: {what}"
+
+
+def _with_last(sightings: Iterable[S]) -> Iterator[tuple[S | None, S]]:
+    """Yield each with the last one before it of the same name."""
+    last: dict[str, S] = {}
+    for seen in sightings:
+        yield last.get(seen.name), seen
+        last[seen.name] = seen
 
 
 def find_leaks(
@@ -66,8 +109,8 @@ def find_leaks(
 ) -> Iterator[str]:
     """Say what is there that shouldn't be, once all jobs have ended.
 
-    Parameters: `objects` by their plural, `finished` the names of the FrayJobs that are still there. Those
-    may keep the JobSets of their last attempts, with Jobs, a Service and pods that have ended.
+    Parameters: `objects` by their plural, `finished` the names of the FrayJobs and FrayActors that are still
+    there. Jobs may keep the JobSets of their last attempts, with Jobs, a Service and pods that have ended.
     """
     known = set(finished)
     kept: dict[str, int] = {}
@@ -77,10 +120,14 @@ def find_leaks(
             if metadata["name"] == AUTH_SECRET:
                 continue  # the namespace's own
             labels = metadata.get("labels", {})
+            if plural == "configmaps" and LABEL_ACTOR not in labels:
+                continue
             # A JobSet's Service has no label of its own that tells of the job: its owner's name does.
-            job = labels.get(LABEL_JOB) or _guess_job(metadata)
+            job = labels.get(LABEL_JOB) or labels.get(LABEL_ACTOR) or _guess_job(metadata)
             if job not in known:
                 yield f"{plural} {metadata['name']} is left of {job or 'nobody'}"
+            elif plural == "statefulsets":
+                yield f"StatefulSet {metadata['name']} is there, and its actor has ended"
             elif plural == "jobsets":
                 kept[job] = kept.get(job, 0) + 1
             elif plural == "pods" and manifest["status"].get("phase") not in ("Succeeded", "Failed"):

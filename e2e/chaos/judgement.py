@@ -5,13 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
-from e2e.chaos.invariants import find_duplicates, find_overlaps, find_regressions, find_talkative
+from e2e.chaos.invariants import (
+    find_actor_faults,
+    find_duplicates,
+    find_overlaps,
+    find_regressions,
+    find_talkative,
+    find_twins,
+)
 from e2e.chaos.oracle import find_mismatch
-from e2e.chaos.plan import JobPlan, Kind
+from e2e.chaos.plan import ActorPlan, JobPlan, Kind
 from e2e.chaos.prediction import predict
 from e2e.chaos.records import JobSetSighting, PodSighting, Records
+from fray.vocabulary import ConditionType, Reason
 
-__all__ = ["judge", "judge_end", "tell_story"]
+__all__ = ["judge", "judge_actors", "judge_end", "tell_story"]
+
+_STOPPED = {
+    ConditionType.ACCEPTED: ("True", Reason.VALID),
+    ConditionType.READY: ("False", Reason.STOP_REQUESTED),
+    ConditionType.FINISHED: ("True", Reason.STOP_REQUESTED),
+}
+"""The conditions of an actor that its user has stopped."""
 
 
 def judge(plans: Sequence[JobPlan], records: Records, events: Mapping[str, int]) -> list[str]:
@@ -28,6 +43,33 @@ def judge(plans: Sequence[JobPlan], records: Records, events: Mapping[str, int])
         if problem is not None:
             told.append(f"{plan.name}: {problem}\n{tell_story(plan, records)}")
     return told
+
+
+def judge_actors(plans: Sequence[ActorPlan], records: Records) -> list[str]:
+    """Return in words what must not be, of all actors that were submitted."""
+    wrong = [*find_twins(records.pods), *find_actor_faults(records.actors)]
+    last = {actor.name: actor for actor in records.actors}
+    for plan in plans:
+        actor = last.get(plan.name)
+        if actor is None:
+            wrong.append(f"{plan.name}: its FrayActor was never seen")
+        elif actor.gone is not plan.leaves:
+            wrong.append(f"{plan.name}: its FrayActor is {'gone' if actor.gone else 'still there'}")
+        elif not plan.leaves and dict(actor.conditions) != _STOPPED:
+            wrong.append(f"{plan.name}: it was stopped, and its conditions are {dict(actor.conditions)}")
+    return [f"{line}\n{_tell_actor(line.partition(':')[0], records)}" for line in wrong]
+
+
+def _tell_actor(name: str, records: Records) -> str:
+    """Return what happened to an actor, a line each, in the order of time."""
+    lines = [(hit.at, f"pod {hit.how} ({hit.uid[:8]})") for hit in records.hits if hit.job == name]
+    lines += [(pod.at, _describe(pod)) for pod in _changes([pod for pod in records.pods if pod.job == name])]
+    lines += [
+        (actor.at, f"status: {'gone' if actor.gone else dict(actor.conditions)}, {actor.restarts} restarts")
+        for actor in records.actors
+        if actor.name == name
+    ]
+    return "\n".join(f"    {_clock(at)} {what}" for at, what in sorted(lines))
 
 
 def _with_job(lines: Sequence[str], plans: Mapping[str, JobPlan]) -> Iterator[tuple[str, str]]:

@@ -13,17 +13,21 @@ from pathlib import Path
 from typing import Any
 
 from e2e.job_namespace import build_job, build_shell
+from fray.vocabulary import API_VERSION, FRAYACTOR_KIND
 
 __all__ = [
     "LANES",
+    "MOST_MEMBERS",
     "PREEMPTIONS",
     "Act",
+    "ActorPlan",
     "Blow",
     "Deed",
     "JobPlan",
     "Kind",
     "Lane",
     "Strike",
+    "actors",
     "jobs",
     "strikes",
 ]
@@ -83,7 +87,7 @@ LANES = (
 
 
 class Act(StrEnum):
-    """What a user does to a job."""
+    """What a user does to a job or an actor."""
 
     STOP = auto()
     SUSPEND = auto()
@@ -96,7 +100,7 @@ class Act(StrEnum):
 class Deed:
     """One act, `after` seconds since the last; the first since the job ran, a deletion since it came.
 
-    `workers` is how many there are to be, of a job that is scaled.
+    `workers` is how many workers or members there are to be, where that is scaled.
     """
 
     act: Act
@@ -192,6 +196,53 @@ def _with_scalings(plan: JobPlan, chance: random.Random) -> JobPlan:
     return replace(plan, seconds=seconds, deeds=(*scalings, *plan.deeds))
 
 
+MOST_MEMBERS = 2
+"""Of an actor."""
+
+
+@dataclass(frozen=True)
+class ActorPlan:
+    """One actor of so many members, whose user scales it, and then ends it by the last deed."""
+
+    name: str
+    members: int
+    deeds: tuple[Deed, ...]
+
+    @property
+    def leaves(self) -> bool:
+        """Whether it is deleted in the end, and not stopped."""
+        return self.deeds[-1].act is Act.DELETE
+
+    def to_manifest(self) -> dict[str, Any]:
+        """The FrayActor, on nodes of which strikes may delete the Node."""
+        placement = {"nodePool": "gpu", **_ALSO_ON_GPU_HOSTS["spec"]}
+        return {
+            "apiVersion": API_VERSION,
+            "kind": FRAYACTOR_KIND,
+            "metadata": {"name": self.name},
+            "spec": {
+                "name": self.name,
+                "entrypoint": {"class": "collections:Counter"},
+                "replicas": self.members,
+                "placement": placement,
+                **_SMALL,
+            },
+        }
+
+
+def actors(seed: int) -> Iterator[ActorPlan]:
+    """Give actors without end, one in two of them stopped and the others deleted."""
+    chance = random.Random(f"actors {seed}")
+    number = 0
+    while True:
+        for act in chance.sample([Act.STOP, Act.DELETE], 2):
+            number += 1
+            scaled = Deed(Act.SCALE, chance.uniform(3.0, 8.0), chance.randint(1, MOST_MEMBERS))
+            ended = Deed(act, chance.uniform(5.0, 15.0))
+            members = chance.randint(1, MOST_MEMBERS)
+            yield ActorPlan(f"actors-{number}-{act.value}", members, (scaled, ended))
+
+
 class Blow(StrEnum):
     """What the agent does."""
 
@@ -202,7 +253,7 @@ class Blow(StrEnum):
     EVICT_POD = auto()
     DELETE_POD = auto()
     KILL_WORKER = auto()
-    """SIGKILL to all processes of a worker's pod."""
+    """SIGKILL to all processes of a worker's pod, or of a member's."""
     FREEZE_KUBELET = auto()
     """SIGSTOP, and SIGCONT later."""
     KILL_KUBELET = auto()

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from e2e.chaos import oracle
 from e2e.chaos.oracle import Budgets, End, Ended, Way
 from e2e.chaos.plan import PREEMPTIONS, Act, JobPlan
-from e2e.chaos.records import NODE_DELETED, Hit, Outage, PodSighting, Records
+from e2e.chaos.records import NODE_DELETED, POD_DELETED, Hit, Outage, PodSighting, Records
 from fray.vocabulary import Phase, Role
 
 __all__ = ["predict"]
@@ -130,11 +130,12 @@ class _World:
                 if (told and _meets(outage, pod)) or (anew and _meets(outage, pod, JUDGED_SECONDS)):
                     yield _Ender(oracle.TAKEN_AWAY, sure=False)
 
-    def _own_end(self, attempt: int) -> float:
-        """Return when the attempt's first host would have ended by itself."""
+    def _own_end(self, attempt: int, *, without: str | None = None) -> float:
+        """Return when the attempt's first host would have ended by itself, `without` a pod of this uid."""
         if self._job.seconds is None:
             return math.inf
-        starts = [pod.started for pod in self._pods.get(attempt, []) if pod.started is not None]
+        pods = [pod for pod in self._pods.get(attempt, []) if pod.uid != without]
+        starts = [pod.started for pod in pods if pod.started is not None]
         return min(starts, default=math.inf) + self._job.seconds
 
     def _is_sure(self, hit: Hit) -> bool:
@@ -144,11 +145,27 @@ class _World:
         pod = next((pod for pod in self._pods.get(hit.attempt, []) if pod.uid == hit.uid), None)
         if pod is not None and pod.finished is not None and pod.exit_code == self._job.exit_of(hit.attempt):
             return False  # it reached its own end
+        if pod is not None and hit.how == POD_DELETED and self._outlived_a_peer(pod):
+            return False
         # Without a kubelet nobody ends the pod's program, which may then come to its own end.
         return not any(
             outage.host == hit.node and outage.begin < own_end and outage.end > hit.at - MARGIN_SECONDS
             for outage in self._outages
         )
+
+    def _outlived_a_peer(self, deleted: PodSighting) -> bool:
+        """Return whether a pod that was deleted may still have been there when a peer ended by itself.
+
+        Busy nodes take their time. Who fails by itself in it is the cause: unlike an eviction a deletion
+        leaves no mark, and the peers of a host that failed are deleted too.
+        """
+        return _find_end(deleted) + MARGIN_SECONDS > self._own_end(deleted.attempt, without=deleted.uid)
+
+
+def _find_end(pod: PodSighting) -> float:
+    """Return when a pod that was taken away had ended; infinite for one that wasn't seen to."""
+    gone = pod.at if pod.gone else math.inf
+    return gone if pod.finished is None else pod.finished
 
 
 def _meets(outage: Outage, pod: PodSighting, seconds: float = MARGIN_SECONDS) -> bool:

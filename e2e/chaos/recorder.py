@@ -1,4 +1,4 @@
-"""Watches the pods, JobSets and FrayJobs of a namespace, and who leads, whatever the operator goes through.
+"""Watches pods, JobSets, FrayJobs and FrayActors of a namespace, and who leads, whatever the operator does.
 
 It asks the API server itself, never the proxy. What the sightings mean is `prediction` and `invariants`.
 """
@@ -13,17 +13,19 @@ from dataclasses import replace
 from typing import Any, Protocol, Self, TypeVar
 
 from e2e.chaos.records import (
+    ActorSighting,
     JobSetSighting,
     JobSighting,
     PodSighting,
     Records,
+    read_actor,
     read_job,
     read_jobset,
     read_lease,
     read_pod,
 )
 from e2e.cluster.api import Api, ApiError
-from fray.vocabulary import API_VERSION, FRAYJOB_PLURAL, JOBSET_API_VERSION
+from fray.vocabulary import API_VERSION, FRAYACTOR_PLURAL, FRAYJOB_PLURAL, JOBSET_API_VERSION
 
 __all__ = ["Recorder", "collection_of"]
 
@@ -32,13 +34,15 @@ PAUSE_SECONDS = 0.2
 START_SECONDS = 120.0
 LEASE = "fray-operator"
 
-_Sighting = TypeVar("_Sighting", PodSighting, JobSetSighting, JobSighting)
+_Sighting = TypeVar("_Sighting", PodSighting, JobSetSighting, JobSighting, ActorSighting)
 
 
 def collection_of(namespace: str, plural: str) -> str:
     """Path of a collection of a namespace."""
     version = {
         FRAYJOB_PLURAL: f"/apis/{API_VERSION}",
+        FRAYACTOR_PLURAL: f"/apis/{API_VERSION}",
+        "statefulsets": "/apis/apps/v1",
         "jobsets": f"/apis/{JOBSET_API_VERSION}",
         "jobs": "/apis/batch/v1",
         "leases": "/apis/coordination.k8s.io/v1",
@@ -69,10 +73,12 @@ class Recorder:
         self._pods: dict[str, PodSighting] = {}
         self._jobs: dict[str, JobSighting] = {}
         self._jobsets: dict[str, JobSetSighting] = {}
+        self._actors: dict[str, ActorSighting] = {}
         notes: dict[str, _Note] = {
             "pods": self._note_pod,
             "jobsets": self._note_jobset,
             FRAYJOB_PLURAL: self._note_job,
+            FRAYACTOR_PLURAL: self._note_actor,
             "leases": self._note_lease,
         }
         self._listed = {plural: threading.Event() for plural in notes}
@@ -114,6 +120,10 @@ class Recorder:
         """A FrayJob as it was seen last; None before that."""
         return self._jobs.get(name)
 
+    def actor(self, name: str) -> ActorSighting | None:
+        """A FrayActor as it was seen last; None before that."""
+        return self._actors.get(name)
+
     def has_caught_up(self) -> bool:
         """Whether all watches have come to what is there now; they are threads, and none waits for another.
 
@@ -122,10 +132,12 @@ class Recorder:
         pods = [read_pod(0.0, item, gone=False) for item in self._read("pods")]
         jobsets = [read_jobset(0.0, item, gone=False) for item in self._read("jobsets")]
         jobs = [read_job(0.0, item, gone=False) for item in self._read(FRAYJOB_PLURAL)]
+        actors = [read_actor(0.0, item, gone=False) for item in self._read(FRAYACTOR_PLURAL)]
         return (
             _last(self._pods) == {pod.uid: pod for pod in pods if pod is not None}
             and _last(self._jobsets) == {jobset.uid: jobset for jobset in jobsets if jobset is not None}
             and _last(self._jobs) == {job.name: job for job in jobs}
+            and _last(self._actors) == {actor.name: actor for actor in actors}
         )
 
     def last_attempt(self, job: str) -> int:
@@ -214,6 +226,11 @@ class Recorder:
         job = read_job(at, manifest, gone=gone)
         self._jobs[job.name] = job
         self.records.jobs.append(job)
+
+    def _note_actor(self, at: float, manifest: Mapping[str, Any], *, gone: bool) -> None:
+        actor = read_actor(at, manifest, gone=gone)
+        self._actors[actor.name] = actor
+        self.records.actors.append(actor)
 
     def _note_lease(self, at: float, manifest: Mapping[str, Any], *, gone: bool) -> None:
         if manifest["metadata"]["name"] == LEASE and not gone:

@@ -13,10 +13,21 @@ from typing import Any
 from e2e.chaos.oracle import is_finished
 from e2e.chaos.plan import Act
 from fray.plan.timestamps import parse_time
-from fray.vocabulary import CONTAINER, LABEL_ATTEMPT, LABEL_JOB, LABEL_ROLE, Role
+from fray.vocabulary import (
+    CONTAINER,
+    LABEL_ACTOR,
+    LABEL_ATTEMPT,
+    LABEL_JOB,
+    LABEL_POD_INDEX,
+    LABEL_ROLE,
+    ConditionType,
+    Role,
+)
 
 __all__ = [
     "NODE_DELETED",
+    "POD_DELETED",
+    "ActorSighting",
     "Hit",
     "JobSetSighting",
     "JobSighting",
@@ -25,6 +36,7 @@ __all__ = [
     "PodSighting",
     "Records",
     "UserAct",
+    "read_actor",
     "read_job",
     "read_jobset",
     "read_lease",
@@ -34,6 +46,7 @@ __all__ = [
 Manifest = Mapping[str, Any]
 
 NODE_DELETED = "node deleted"
+POD_DELETED = "deleted"
 LOST = "ContainerStatusUnknown"
 """Reason of a container that its kubelet's runtime knows nothing of:
 https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/kubelet/status/status_manager.go
@@ -42,7 +55,10 @@ https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/kubelet/status/status_
 
 @dataclass(frozen=True)
 class Hit:
-    """A pod of an attempt that the agent evicted, deleted or killed; `at` is when that was agreed or done."""
+    """A pod that the agent evicted, deleted or killed; `at` is when that was agreed or done.
+
+    A pod of an actor has that one's name for its job, and no attempt: 0.
+    """
 
     at: float
     job: str
@@ -77,6 +93,7 @@ class PodSighting:
     """A pod at one moment; `gone` once it was deleted, `reason` what its kubelet or a controller said.
 
     The reason of its container counts where that is `LOST`: a kubelet that was away found no trace of it.
+    A member's pod has its actor's name for its job, the attempt 0, and the member's `index`.
     """
 
     at: float
@@ -93,6 +110,7 @@ class PodSighting:
     exit_code: int | None = None
     reason: str | None = None
     role: str = Role.HOST
+    index: int | None = None
 
     @property
     def lives(self) -> bool:
@@ -127,6 +145,30 @@ class JobSighting:
 
 
 @dataclass(frozen=True)
+class ActorSighting:
+    """A FrayActor at one moment; `conditions` are the status and the reason of each by its type."""
+
+    at: float
+    name: str
+    conditions: Mapping[str, tuple[str, str]]
+    restarts: int
+    gone: bool = False
+
+    @property
+    def finished(self) -> bool:
+        """Whether its status says that it has ended."""
+        return self._holds(ConditionType.FINISHED)
+
+    @property
+    def ready(self) -> bool:
+        """Whether all its members take calls."""
+        return self._holds(ConditionType.READY)
+
+    def _holds(self, kind: str) -> bool:
+        return self.conditions.get(kind, ("", ""))[0] == "True"
+
+
+@dataclass(frozen=True)
 class LeaseSighting:
     """The operator's Lease at one moment; `holder` is empty while nobody leads."""
 
@@ -145,6 +187,7 @@ class Records:
     jobsets: list[JobSetSighting] = field(default_factory=list)
     jobs: list[JobSighting] = field(default_factory=list)
     leases: list[LeaseSighting] = field(default_factory=list)
+    actors: list[ActorSighting] = field(default_factory=list)
 
     def last_pods(self, job: str) -> list[PodSighting]:
         """Each pod of a job as it was seen last, with what was seen earlier and is told no more."""
@@ -165,10 +208,11 @@ class Records:
 
 
 def read_pod(at: float, manifest: Manifest, *, gone: bool) -> PodSighting | None:
-    """What is seen of a pod; None for one that isn't of an attempt."""
+    """What is seen of a pod; None for one that is neither of an attempt nor of an actor."""
     metadata, status = manifest["metadata"], manifest.get("status", {})
     labels = metadata.get("labels", {})
-    if LABEL_JOB not in labels or LABEL_ATTEMPT not in labels:
+    member = LABEL_ACTOR in labels
+    if not member and (LABEL_JOB not in labels or LABEL_ATTEMPT not in labels):
         return None
     container = _main_container(status.get("containerStatuses", []))
     state: Manifest = container.get("state", {})
@@ -179,8 +223,8 @@ def read_pod(at: float, manifest: Manifest, *, gone: bool) -> PodSighting | None
         at=at,
         uid=metadata["uid"],
         name=metadata["name"],
-        job=labels[LABEL_JOB],
-        attempt=int(labels[LABEL_ATTEMPT]),
+        job=labels[LABEL_ACTOR if member else LABEL_JOB],
+        attempt=0 if member else int(labels[LABEL_ATTEMPT]),
         node=manifest.get("spec", {}).get("nodeName"),
         phase=status.get("phase", "Pending"),
         ending="deletionTimestamp" in metadata,
@@ -190,6 +234,7 @@ def read_pod(at: float, manifest: Manifest, *, gone: bool) -> PodSighting | None
         exit_code=ended.get("exitCode"),
         reason=status.get("reason") or mark.get("reason") or (LOST if _is_lost(container) else None),
         role=labels.get(LABEL_ROLE, Role.HOST),
+        index=int(labels[LABEL_POD_INDEX]) if member else None,
     )
 
 
@@ -217,6 +262,14 @@ def read_job(at: float, manifest: Manifest, *, gone: bool) -> JobSighting:
         status=status,
         gone=gone,
     )
+
+
+def read_actor(at: float, manifest: Manifest, *, gone: bool) -> ActorSighting:
+    """What is seen of a FrayActor."""
+    status = manifest.get("status", {})
+    conditions = {each["type"]: (each["status"], each["reason"]) for each in status.get("conditions", [])}
+    name, restarts = manifest["metadata"]["name"], status.get("restarts", 0)
+    return ActorSighting(at=at, name=name, conditions=conditions, restarts=restarts, gone=gone)
 
 
 def read_lease(at: float, manifest: Manifest) -> LeaseSighting:

@@ -12,9 +12,9 @@ from e2e.chaos.records import UserAct
 from e2e.cluster.api import Api, ApiError, Response
 from fray.vocabulary import FRAYJOB_PLURAL, Phase
 
-__all__ = ["Task", "User"]
+__all__ = ["PATCHES", "Task", "User", "is_done"]
 
-_PATCHES = {
+PATCHES = {
     Act.STOP: {"spec": {"stopped": True}},
     Act.SUSPEND: {"spec": {"suspend": True}},
     Act.RESUME: {"spec": {"suspend": False}},
@@ -57,7 +57,7 @@ class User:
                 self._proceed(task)
             elif more:
                 plan = next(waiting)
-                if not self._is_done(self._api.post(self._collection, plan.to_manifest()), already=409):
+                if not is_done(self._api.post(self._collection, plan.to_manifest()), already=409):
                     continue
                 self.plans.append(plan)
                 self.under_way[lane] = Task(plan, time.time())
@@ -94,19 +94,20 @@ class User:
             case Act.SCALE:
                 answer = self._api.merge(f"{path}/scale", {"spec": {"replicas": deed.workers}})
             case act:
-                answer = self._api.merge(path, _PATCHES[act])
-        if not self._is_done(answer, already=404):
+                answer = self._api.merge(path, PATCHES[act])
+        if not is_done(answer, already=404):
             return
         task.done, task.since = task.done + 1, time.time()
         self._recorder.records.acts.append(UserAct(task.since, plan.name, attempt, deed.act))
 
-    def _is_done(self, answer: Response, *, already: int) -> bool:
-        """Whether a deed is done; False when a server that is short of breath is to be asked again.
 
-        `already` is what it says of a deed that an answer of that kind hid.
-        """
-        if answer.ok or answer.status == already:
-            return True
-        if answer.status == 429 or answer.status >= 500:
-            return False
-        raise ApiError("what a user does to a job was refused", answer)
+def is_done(answer: Response, *, already: int) -> bool:
+    """Whether a user's deed is done; False when a server that is short of breath is to be asked again.
+
+    `already` is what it says of a deed that an answer of that kind hid. Raises ApiError.
+    """
+    if answer.ok or answer.status == already:
+        return True
+    if answer.status == 429 or answer.status >= 500:
+        return False
+    raise ApiError("what a user does was refused", answer)

@@ -12,6 +12,7 @@ __all__ = ["await_condition", "run"]
 
 _OUTPUT_LINES = 20
 _POLL_SECONDS = 0.1
+_LONGEST_PAUSE = 0.5
 
 
 def run(
@@ -47,14 +48,20 @@ def run(
 def await_condition(
     what: str, probe: Callable[[], bool], *, timeout: float, details: Callable[[], str] = lambda: ""
 ) -> None:
-    """Return once `probe` is true; asked ten times a second, and once more at the end.
+    """Return once `probe` is true; asked ten times a second at most, and once more at the end.
+
+    One that takes long, as a kubectl does, pauses longer: it takes processors from what it asks about.
 
     `what` names the condition and `details` explains its absence in the NotReadyError that ends the wait.
     """
     deadline = time.monotonic() + timeout
-    while not probe():
-        if time.monotonic() > deadline:
+    while True:
+        began = time.monotonic()
+        if probe():
+            return
+        now = time.monotonic()
+        if now > deadline:
             if probe():
                 return
             raise NotReadyError(what, details())
-        time.sleep(_POLL_SECONDS)
+        time.sleep(min(max(_POLL_SECONDS, 3 * (now - began)), _LONGEST_PAUSE))

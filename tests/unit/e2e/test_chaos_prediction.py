@@ -11,6 +11,7 @@ from e2e.chaos.judgement import judge_end
 from e2e.chaos.plan import LANES, Act, JobPlan, Kind
 from e2e.chaos.prediction import predict
 from e2e.chaos.records import (
+    POD_DELETED,
     Hit,
     JobSighting,
     LeaseSighting,
@@ -108,6 +109,28 @@ def test_a_pod_that_was_seen_to_reach_its_own_end_may_not_have_been_harmed() -> 
         "Failed after Failure",
         "Failed after Preemption, Failure",
     }
+
+
+def test_a_pod_that_takes_long_to_go_may_go_after_a_peers_own_end() -> None:
+    peer = replace(pod(FAILS, 1, 100.0, finished=110.0, exit_code=3), uid="peer")
+    deleted = replace(hit(FAILS, 1, 98.0), how=POD_DELETED)
+    charged, both = (
+        {"Failed after Preemption, Failure"},
+        {"Failed after Failure", "Failed after Preemption, Failure"},
+    )
+    for ended, found in ((103.0, charged), (109.0, both)):
+        ran = pod(FAILS, 1, 102.0, finished=ended, exit_code=143)
+        never_ran = replace(pod(FAILS, 1, None), at=ended, gone=True)
+        for harmed in (ran, never_ran):
+            assert ends(FAILS, pods=[peer, harmed], hits=[deleted]) == found
+            # An eviction leaves its mark at once.
+            assert ends(FAILS, pods=[peer, harmed], hits=[hit(FAILS, 1, 98.0)]) == charged
+
+
+def test_a_pod_that_takes_long_to_go_and_has_no_peer_is_charged_to_preemptions() -> None:
+    pods = [pod(FAILS, 1, 102.0, finished=111.0, exit_code=143)]
+    deleted = replace(hit(FAILS, 1, 98.0), how=POD_DELETED)
+    assert ends(FAILS, pods=pods, hits=[deleted]) == {"Failed after Preemption, Failure"}
 
 
 def test_the_first_host_of_a_gang_decides_when_its_own_end_is() -> None:
