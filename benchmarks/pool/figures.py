@@ -96,6 +96,7 @@ GOALS = (
     Goal("actor_calls_per_second", "at least", 3, "ray"),
     Goal("actor_round_trip_p50_ms", "at most", 0.25),
     Goal("actors_seconds_per_1000", "at most", 5),
+    Goal("mapped_items_per_second", "at least", 0.33, "processes"),
     Goal("generator_items_per_second", "at least", 80_000),
     Goal("headed_shuffle_seconds", "at most", 8),
     Goal("refs_to_task_seconds", "at most", 5),

@@ -219,6 +219,7 @@ def measure_tiny_items(engine: Engine, sizes: Sizes) -> Figures:
     """A function of less than a microsecond, of each item, by what packs many into one task."""
     if not engine.has_map:
         return {"mapped_items_per_second": None}
+    list(engine.map(double, range(WARM_UP_TASKS)))
     results: list[int] = []
     seconds = _seconds(lambda: results.extend(engine.map(double, range(sizes.items))))
     _expect(results, [2 * number for number in range(sizes.items)])

@@ -1,9 +1,12 @@
-"""ProcessPoolExecutor of the standard library: no stored objects, no actors, hardly any scheduler."""
+"""Pools of the standard library's: no stored objects, no actors, hardly any scheduler."""
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from functools import cached_property
+from multiprocessing.pool import Pool
 from typing import Any
 
 from benchmarks.pool.engines.base import Engine, Ref
@@ -12,7 +15,7 @@ __all__ = ["ProcessesEngine"]
 
 
 class ProcessesEngine(Engine):
-    """As it comes, with the start method that is Python's default here."""
+    """ProcessPoolExecutor, and for `map` multiprocessing.Pool: with Python's default start method here."""
 
     distributions = ()
     has_objects = False
@@ -21,11 +24,18 @@ class ProcessesEngine(Engine):
 
     def start(self, workers: int) -> None:
         """Create the pool; its processes start with the first tasks."""
+        self._workers = workers
         self._pool = ProcessPoolExecutor(workers)
 
+    @cached_property
+    def _mapping(self) -> Pool:
+        return multiprocessing.Pool(self._workers)
+
     def stop(self) -> None:
-        """Shut the pool down."""
+        """Shut the pools down."""
         self._pool.shutdown(cancel_futures=True)
+        if "_mapping" in vars(self):
+            self._mapping.terminate()
 
     def submit_each(self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> list[Ref]:
         """`submit` for each: `map` with chunks would send fewer tasks than it was given.
@@ -50,8 +60,8 @@ class ProcessesEngine(Engine):
         return [*done[1:], *found.not_done]
 
     def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterable[Any]:
-        """`map` with chunks of 1,000."""
-        return self._pool.map(function, items, chunksize=1_000)
+        """`map` of multiprocessing.Pool, in its own chunks: faster than that of ProcessPoolExecutor."""
+        return self._mapping.map(function, items)
 
     def put(self, value: Any) -> Ref:
         """The value itself: it is pickled for every task that reads it."""
