@@ -14,6 +14,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from fray.job import create_job_ctx
+from fray.runtime.pool.objects.values import INLINE_LIMIT
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "rl"
 
@@ -51,6 +52,10 @@ def test_a_policy_learns_to_balance_and_its_curve_is_drawn(rl: ModuleType) -> No
     picture = ET.fromstring(rl.draw_curve(means))
     (line,) = picture.iter("{http://www.w3.org/2000/svg}polyline")
     assert len(line.attrib["points"].split()) == 10
+
+
+def test_weights_are_more_than_travels_within_a_call(rl: ModuleType) -> None:
+    assert rl.build_weights().nbytes > INLINE_LIMIT
 
 
 def test_rollouts_and_a_curriculum_that_is_lost_give_the_same_as_one_process(rl: ModuleType) -> None:

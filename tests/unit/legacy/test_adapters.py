@@ -112,10 +112,15 @@ def test_clusters_on_ray_need_ray(kind: type, monkeypatch: pytest.MonkeyPatch) -
         kind("auto")
 
 
-def test_a_context_on_ray_needs_ray(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ContextUnavailableError, match=r"pip install 'fray\[ray\]'"):
-        fray.RayContext()
+@pytest.mark.parametrize(
+    ("name", "package", "extra"), [("RayContext", "ray", "ray"), ("DaskContext", "distributed", "dask")]
+)
+def test_a_context_of_another_engine_needs_its_package(
+    name: str, package: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ContextUnavailableError, match=rf"pip install 'fray\[{extra}\]'"):
+        getattr(fray, name)()
 
 
 HOMES = [
@@ -131,7 +136,7 @@ HOMES = [
         "JobRequest ResourceConfig TpuConfig EnvironmentConfig JobInfo",
     ),
     ("fray.cluster.local_cluster", "LocalCluster LocalClusterConfig"),
-    ("fray.job_context", "RayContext ExecutionContext"),
+    ("fray.job_context", "RayContext DaskContext ExecutionContext"),
     ("fray.backend.in_memory", "LocalClusterContext LocalJobContext"),
     ("fray.backend.ray.ray_deps", "build_runtime_env_for_packages"),
 ]

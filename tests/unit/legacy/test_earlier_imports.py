@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -241,6 +242,34 @@ def test_the_fifth_argument_of_a_request_was_another_one() -> None:
         warnings.simplefilter("error")
         again = pickle.loads(pickle.dumps(JobRequest("a", "module", ResourceConfig(), None)))
     assert again == JobRequest("a", "module")
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda: ResourceConfig(device=TpuConfig("v5p-16"), replicas=4),
+        lambda: ResourceConfig(1, "4g", "10g", TpuConfig("v5p-16"), 4),
+        lambda: JobRequest("a", "module", ResourceConfig.with_tpu("v5p-16"), replicas=4),
+    ],
+    ids=["by name", "by position", "of a request"],
+)
+def test_replicas_of_a_tpu_were_hosts(write: Callable[[], ResourceConfig | JobRequest]) -> None:
+    with pytest.warns(UserWarning, match=r"slice_count=4\), or slice_count=2 for 4 hosts in all") as caught:
+        written = write()
+    assert [each.filename for each in caught] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        config = written if isinstance(written, ResourceConfig) else written.with_environment().gang_resources
+        assert config == ResourceConfig.with_tpu("v5p-16", 4)
+        assert replace(config, cpu=2).scale(2).replicas == 4
+        assert pickle.loads(pickle.dumps(config)) == config
+
+
+def test_replicas_that_cannot_have_been_hosts_warn_of_nothing() -> None:
+    ResourceConfig(device=TpuConfig("v5p-16"), replicas=3)
+    ResourceConfig(device=TpuConfig("v5p-16"), count=2)
+    ResourceConfig(device=TpuConfig("v5p-8"), replicas=2)
+    JobRequest("a", "module", ResourceConfig.with_tpu("v5p-8"), replicas=2)
 
 
 @pytest.mark.parametrize(
