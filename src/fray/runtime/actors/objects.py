@@ -370,7 +370,8 @@ def check_lives(api: ObjectApi, member: Member) -> Manifest:
     found = _find_actor(api, member.name) or {"metadata": {}}
     metadata = found["metadata"]
     if metadata.get("uid") != member.uid or metadata.get("deletionTimestamp"):
-        raise ActorDiedError(member.label, "it was deleted")
+        gone = f"it was deleted, or its host {member.host} has ended" if member.host else "it was deleted"
+        raise ActorDiedError(member.label, gone)
     if (end := find_end(found)) is not None:
         raise ActorDiedError(member.label, f"it has ended: {end}")
     for each in (found.get("status") or {}).get("members") or ():
