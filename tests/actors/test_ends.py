@@ -21,7 +21,7 @@ from fray.testing import Call
 from tests.actors import programs
 from tests.actors.cluster import Cluster, await_no_connection
 from tests.pool.clients.pods import running_pods
-from tests.pool.driver.processes import descendants
+from tests.pool.driver.processes import descendants, kill
 from tests.pool.hosts.pools import PATIENCE, wait_until
 
 
@@ -105,8 +105,7 @@ def test_a_pod_that_vanishes_is_told_and_its_successor_is_another_incarnation(
     pod = cluster.start_pod("counter")
     assert context.get(counter.add.remote(), timeout=PATIENCE) == 1
     blocked = counter.block.remote()
-    for process in (pod.process.pid, *descendants(pod.process.pid)):
-        os.kill(process, signal.SIGKILL)
+    assert kill((pod.process.pid, *descendants(pod.process.pid)))
     pod.process.wait(PATIENCE)
     with pytest.raises(ActorUnavailableError):
         context.get(blocked, timeout=PATIENCE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from e2e.rl_example import FOLDER, build_command, check_learning
 from fray.cluster import LocalCluster
 from fray.runtime.pool.objects.directories import list_directories
 from fray.runtime.pool.objects.values import INLINE_LIMIT
+from tests.pool.driver.processes import kill
 from tests.pool.hosts.pools import PATIENCE, wait_until
 
 
@@ -52,10 +52,8 @@ def test_all_episodes_are_counted_although_a_rollout_and_the_curriculum_are_kill
     actor = list(find_processes(state, FRAY_ACTOR_NAME=curriculum.metadata.name))
     # It has the weights from the store of the trainer.
     assert any(map(maps_an_object, actor))
-    for killed in actor:
-        os.kill(killed, signal.SIGKILL)
-    for killed in find_processes(state, FRAY_JOB_NAME="rollout-1", FRAY_RANK="0"):
-        os.kill(killed, signal.SIGKILL)
+    assert kill(actor)
+    assert kill(find_processes(state, FRAY_JOB_NAME="rollout-1", FRAY_RANK="0"))
 
     output, _ = program.communicate(timeout=PATIENCE * 4)
     assert program.returncode == 0

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from fray.job import JobContext
@@ -14,6 +16,7 @@ from fray.runtime.pool.host.processes import children
 __all__ = [
     "await_end",
     "descendants",
+    "kill",
     "nanny_of",
     "open_files",
     "pool_directories",
@@ -26,6 +29,16 @@ def descendants(pid: int) -> list[int]:
     """Return the processes below one, the nearest first."""
     found = children(pid)
     return found + [below for child in found for below in descendants(child)]
+
+
+def kill(pids: Iterable[int]) -> int:
+    """Kill processes, each of which may take others of them along; return how many it met."""
+    met = 0
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+            met += 1
+    return met
 
 
 def nanny_of(driver: int) -> int:

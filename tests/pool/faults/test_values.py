@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +21,7 @@ from fray.job import JobContext, TaskOptions
 from fray.runtime.pool.host.processes import children
 from tests.pool.chaos.disk import small_disk
 from tests.pool.chaos.inspection import nanny_of, pool_of, settles
+from tests.pool.driver.processes import kill
 from tests.pool.faults import values
 
 MIB = 1024**2
@@ -136,9 +136,7 @@ def test_tasks_interrupted_while_they_make_references_end_and_leave_nothing_beyo
         with pytest.raises(TaskCancelledError):
             ctx.get(ref, timeout=60)
     # An interrupt may come where a reference is made or dropped; it's known to the worker alone then.
-    for pid in children(nanny_of(pool_of(ctx))):
-        with contextlib.suppress(ProcessLookupError):  # one whose task didn't end was killed by its nanny
-            os.kill(pid, signal.SIGKILL)
+    kill(children(nanny_of(pool_of(ctx))))  # one whose task didn't end was killed by its nanny
     assert ctx.get(ctx.run(pow, 2, 2)) == 4
 
 
