@@ -411,6 +411,8 @@ def test_members_of_a_group_know_their_index_and_end_together(ctx: JobContext) -
     assert (group.discover_new(), group.discover_new()) == (ready, [])
     same = ctx.create_actor_group(Seat, -1, name="seats", count=3, get_if_exists=True)
     assert same.handles == group.handles
+    assert same.wait_ready() == ready
+    assert same.statuses() == group.statuses()
     assert ctx.get(ready[0].where.submit()) == "seats/0"
     assert ctx.get(ctx.get_actor("seats-1").where.remote()) == "seats/1"
     items = [ctx.get(item) for item in ready[2].letters.remote()]
