@@ -24,6 +24,8 @@ def test_an_endpoint_is_found_until_its_job_has_ended(
         ("metrics", "", {}),
         (5, "a", {}),
         ("metrics", "a", {"k": 1}),
+        ("metrics", "a", {1: "v"}),
+        ("metrics", "a", {"k": None}),
     ):
         with pytest.raises(InvalidOptionError, match="of an endpoint"):
             register_endpoint(name, address, metadata)  # type: ignore[arg-type]

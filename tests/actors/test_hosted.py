@@ -278,6 +278,8 @@ def test_it_waits_for_its_keys(
 def test_what_can_not_be_hosted_is_said(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidOptionError, match="arguments for an object of Counter"):
         host_actor(programs.Counter(), 5, name="counter")
+    with pytest.raises(InvalidOptionError, match="what others find the actor by"):
+        host_actor(programs.Counter, name=None)  # type: ignore[arg-type]
     monkeypatch.delenv("FRAY_POD_UID")
     with pytest.raises(UnsupportedFeatureError) as refused:
         host_actor(programs.Counter, name="counter")

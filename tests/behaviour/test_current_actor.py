@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from e2e.cluster.command import await_condition
-from fray.errors import ActorDiedError, ActorNotFoundError, TaskError
+from fray.errors import ActorDiedError, ActorNotFoundError, InvalidOptionError, TaskError
 from fray.job import ActorHandle, ActorOptions, JobContext, current_actor
 from fray.job.traits import Feature
 from tests.behaviour.actors_of_jobs import KindTraits
@@ -56,6 +56,9 @@ class Replica:
         self.member.fail(BufferError("out of lessons"))
         return "went on"
 
+    def fail_with_text(self) -> None:
+        self.member.fail("out of lessons")  # type: ignore[arg-type]
+
     def fail_elsewhere(self) -> str:
         thread = threading.Thread(target=self.member.fail, args=(BufferError("out of lessons"),))
         thread.start()
@@ -70,6 +73,13 @@ class Replica:
 class Unready:
     def __init__(self) -> None:
         current_actor().fail(BufferError("no lessons at all"))
+
+
+def test_what_is_no_exception_ends_no_member(ctx: JobContext) -> None:
+    replica = ctx.create_actor(Replica, None, name="replica")
+    with pytest.raises(InvalidOptionError, match="an exception, such as"):
+        ctx.get(replica.fail_with_text.remote(), timeout=60)
+    assert ctx.get(replica.add.remote(), timeout=60) == 1
 
 
 def test_a_member_passes_its_own_handle_on_from_its_constructor(ctx: JobContext) -> None:

@@ -31,4 +31,5 @@ def test_a_time_limit_is_raised_where_it_was_set() -> None:
 
 def test_who_meets_an_actor_that_was_started_again_is_told_to_call_it() -> None:
     died = errors.ActorDiedError("counter", "its worker exited with code 3, and it was restarted")
-    assert died.next_step.startswith("Where it was started again, call it again; else create it")
+    assert died.next_step.startswith("Where it was started again, call it again, ")
+    assert "by a new handle of get_actor(NAME); else create it" in died.next_step

@@ -143,8 +143,9 @@ class ActorDiedError(TaskError):
 
     message = "actor {actor!r} has died: {reason}{story:lines}"
     next_step = (
-        "Where it was started again, call it again; else create it, if it is still needed. How often it is "
-        "started again by itself, ActorOptions.max_restarts says."
+        "Where it was started again, call it again, one that jobs share by a new handle of get_actor(NAME); "
+        "else create it, if it is still needed. How often it is started again by itself, "
+        "ActorOptions.max_restarts says."
     )
 
     actor: str

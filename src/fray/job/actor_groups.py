@@ -77,7 +77,12 @@ class ActorContext:
 
         The actor is constructed anew, as after the loss of its process, where its `max_restarts` allow. In
         the constructor it is as if that had raised `error`. The code that calls this is to return.
+
+        Raises:
+            InvalidOptionError: `error` is no exception.
         """
+        if not isinstance(error, BaseException):
+            raise InvalidOptionError("error", repr(error), "an exception, such as RuntimeError('...')")
         self._life.fail(error)
 
 

@@ -68,7 +68,9 @@ def register_endpoint(name: str, address: str, metadata: Mapping[str, str] | Non
         if not text:
             raise InvalidOptionError(f"{option} of an endpoint", repr(text), "text")
     for key, value in (metadata or {}).items():
-        check_name(f"metadata {key!r} of an endpoint", value)
+        for text in (key, value):
+            if not isinstance(text, str):
+                raise InvalidOptionError(f"metadata {key!r} of an endpoint", repr(text), "text")
     registry = _Registry.open(name)
     published: dict[str, Any] = {
         "metadata": {"ownerReferences": [registry.build_owner()]},

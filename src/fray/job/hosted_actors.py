@@ -120,6 +120,8 @@ def serve(
     options: ActorOptions | None,
 ) -> HostedActor[Any]:
     """Serve an object of this process; see `fray.job.hosting.host_actor`."""
+    if not isinstance(name, str):
+        raise InvalidOptionError("name", repr(name), "what others find the actor by")
     if isinstance(made_by, type) or inspect.isroutine(made_by):
         served = _Served(made_by, functools.partial(made_by, *args, **kwargs))
     elif args or kwargs:

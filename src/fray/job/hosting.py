@@ -49,7 +49,7 @@ def host_actor(
 
     Raises:
         ActorExistsError: An actor that lives has the name.
-        InvalidOptionError: There are arguments, and `made_by` is an object.
+        InvalidOptionError: There are arguments, and `made_by` is an object; or `name` is no text.
         UnsupportedFeatureError: This process is of no job, or of one whose pods can't be called.
         TransportError: The server can't be started.
         Exception: What the constructor raises.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -68,6 +69,13 @@ def test_a_name_is_the_same_for_all_programs_that_look_for_the_actor() -> None:
 def test_a_limit_of_restarts_is_passed_on_as_it_was_given(limit: int | None) -> None:
     limits = build_limits(None, limit, None, None)
     assert limits == ({} if limit is None else {"maxRestarts": limit})
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(2.5, {"idleSeconds": 3}), (math.inf, {}), (None, {})])
+def test_an_actor_without_a_finite_limit_is_never_idle_for_too_long(
+    seconds: float | None, told: dict[str, int]
+) -> None:
+    assert build_limits(None, None, None, seconds) == told
 
 
 class Namespace:

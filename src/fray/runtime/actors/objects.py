@@ -214,7 +214,7 @@ def build_limits(
         "maxConcurrency": max_concurrency,
         "maxRestarts": max_restarts,
         "maxTaskRetries": max_task_retries,
-        "idleSeconds": None if idle_timeout is None else math.ceil(idle_timeout),
+        "idleSeconds": None if idle_timeout in (None, math.inf) else math.ceil(idle_timeout),
     }
     return {field: limit for field, limit in limits.items() if limit is not None}
 
