@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from fray.errors import ActorDiedError, ActorUnavailableError, FrayError
-from fray.job import JobContext
+from fray.job import ActorHandle, JobContext
 from fray.kube.resources import FRAYACTORS
 from tests.actors import programs
-from tests.actors.cluster import Cluster
+from tests.actors.cluster import Cluster, Pod
 from tests.pool.driver.processes import descendants
 from tests.pool.hosts.pools import PATIENCE, wait_until
 
@@ -25,12 +25,18 @@ def error_of(context: JobContext, ref: Any) -> FrayError:
     return caught.value
 
 
-def test_a_call_that_was_lost_at_once_tells_later_what_the_record_has_by_then(
-    cluster: Cluster, context: JobContext
-) -> None:
+def start_counter(cluster: Cluster, context: JobContext) -> tuple[ActorHandle[programs.Counter], Pod]:
+    """Return a counter that has answered a call, and its pod."""
     counter = context.create_actor(programs.Counter, name="counter")
     pod = cluster.start_pod("counter")
     context.get(counter.pid.remote(), timeout=PATIENCE)
+    return counter, pod
+
+
+def test_a_call_that_was_lost_at_once_tells_later_what_the_record_has_by_then(
+    cluster: Cluster, context: JobContext
+) -> None:
+    counter, pod = start_counter(cluster, context)
     blocked = counter.block.remote()
     (head,) = [
         pid
@@ -52,9 +58,7 @@ def test_a_call_that_was_lost_at_once_tells_later_what_the_record_has_by_then(
 def test_a_member_that_is_lost_has_the_story_of_its_pod_once_the_operator_knows(
     cluster: Cluster, context: JobContext
 ) -> None:
-    counter = context.create_actor(programs.Counter, name="counter")
-    pod = cluster.start_pod("counter")
-    context.get(counter.pid.remote(), timeout=PATIENCE)
+    counter, pod = start_counter(cluster, context)
     blocked = counter.block.remote()
     pod.kill()
     assert error_of(context, blocked).story == ()  # type: ignore[attr-defined]
@@ -71,9 +75,7 @@ def test_a_member_that_is_lost_has_the_story_of_its_pod_once_the_operator_knows(
 
 
 def test_many_lost_calls_look_for_the_story_together(cluster: Cluster, context: JobContext) -> None:
-    counter = context.create_actor(programs.Counter, name="counter")
-    pod = cluster.start_pod("counter")
-    context.get(counter.pid.remote(), timeout=PATIENCE)
+    counter, pod = start_counter(cluster, context)
     lost = [counter.block.remote() for _ in range(500)]
     pod.kill()
     error_of(context, lost[0])

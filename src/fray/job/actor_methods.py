@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
 from fray.job.calls import class_of, is_generator_function
+from fray.runtime.actor_life import PROBE
 
 __all__ = ["ActorMethods", "KnownActor", "RemoteActor"]
 
@@ -47,7 +48,7 @@ class ActorMethods(NamedTuple):
 
     def problem_of(self, method: str) -> str:
         """Return in words why there is no such method; empty if there may be one."""
-        if self.known is None or method in self.known:
+        if self.known is None or method in self.known or method == PROBE:
             return ""
         return f"{self.class_name} has no method {method!r}"
 

@@ -33,7 +33,6 @@ from fray.job.options import ActorOptions, Lifetime
 from fray.job.refs import ObjectRef, make_ref
 from fray.job.retried_calls import calls_of
 from fray.payload.callables import encode_callable
-from fray.runtime.actor_life import PROBE
 from fray.runtime.actors.identity import Member
 from fray.runtime.actors.joining import PodReach, Reach
 from fray.runtime.actors.local_pod import LocalReach
@@ -185,7 +184,7 @@ class NamedActorHandle(ActorHandle[A]):
         actor, label, retries = self._actor, self._actor.label, call.options.max_task_retries
         if retries is None:
             retries = actor.member.max_task_retries
-        if actor.known is None and call.method != PROBE:
+        if actor.known is None:
             _, call = self._connect(call)
             if problem := actor.problem_of(call.method):
                 raise AttributeError(problem, name=call.method, obj=self)

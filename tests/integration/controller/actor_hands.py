@@ -86,11 +86,7 @@ class Actors:
                 "automountServiceAccountToken": False,
             },
         }
-        made = self.api.post(f"{self.hands.core}/pods", pod)
-        assert made.status == 201, made.body
-        placed: Manifest = made.body
-        self.hands.bind(placed)
-        return placed
+        return self._place(pod)
 
     def make_pod(self, name: str, **labels: str) -> Manifest:
         """Make a pod that nobody controls, and give it a node."""
@@ -101,6 +97,9 @@ class Actors:
                 "automountServiceAccountToken": False,
             },
         }
+        return self._place(pod)
+
+    def _place(self, pod: Manifest) -> Manifest:
         made = self.api.post(f"{self.hands.core}/pods", pod)
         assert made.status == 201, made.body
         placed: Manifest = made.body
