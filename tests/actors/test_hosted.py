@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import shutil
 import signal
 import threading
 import time
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -80,6 +82,31 @@ def test_an_object_of_this_process_is_called_by_its_name(cluster: Cluster, conte
         context.get_actor("lab/counter")
     counter.release()
     assert counter.value == 8
+
+
+def test_nothing_is_left_in_a_process_of_what_it_has_hosted_and_called(
+    cluster: Cluster, context: JobContext
+) -> None:
+    opened = []
+    for round_ in range(3):
+        counter = programs.Counter()
+        hosted = host_actor(counter, name=f"counter-{round_}")
+        assert context.get(hosted.handle.add.remote(), timeout=PATIENCE) == 1
+        hosted.shutdown()
+        await_no_connection()
+        object_ = weakref.ref(counter)
+        del counter, hosted
+        wait_until(lambda gone=object_: gc.collect() >= 0 and gone() is None)
+        wait_until(lambda: not any(thread.name == "fray-Counter" for thread in threading.enumerate()))
+        opened.append(_count_directories())
+    # The connection to one is let go of when there is another one.
+    wait_until(lambda: _count_directories() <= opened[0])
+
+
+def _count_directories() -> int:
+    """Return how many directories of objects this process has open."""
+    links = [path.readlink() for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+    return sum(f"fray-{os.geteuid()}" in link.parts for link in links)
 
 
 def test_a_class_is_constructed_where_its_calls_run_and_knows_its_name(
@@ -276,7 +303,7 @@ def test_it_waits_for_its_keys(
 
 
 def test_what_can_not_be_hosted_is_said(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InvalidOptionError, match="arguments for an object of Counter"):
+    with pytest.raises(InvalidOptionError, match="Counter, which is there already and takes no arguments"):
         host_actor(programs.Counter(), 5, name="counter")
     with pytest.raises(InvalidOptionError, match="what others find the actor by"):
         host_actor(programs.Counter, name=None)  # type: ignore[arg-type]

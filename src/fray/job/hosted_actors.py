@@ -125,8 +125,8 @@ def serve(
     if isinstance(made_by, type) or inspect.isroutine(made_by):
         served = _Served(made_by, functools.partial(made_by, *args, **kwargs))
     elif args or kwargs:
-        what = f"arguments for an object of {type(made_by).__name__}"
-        raise InvalidOptionError("host_actor", what, "an object alone, or a class with arguments")
+        what = f"an object of {type(made_by).__name__}, which is there already and takes no arguments"
+        raise InvalidOptionError("what host_actor serves", what, "an object alone, or a class with arguments")
     else:
         served = _Served(type(made_by), lambda: made_by)
     return _Serving(hosting, served, name, options or ActorOptions()).hosted

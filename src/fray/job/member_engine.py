@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+import weakref
 from dataclasses import replace
 from typing import Any, Final
 
@@ -18,9 +19,14 @@ from fray.runtime.actors.identity import ACTOR, Member
 from fray.runtime.actors.joining import Reach, describe_end, describe_loss, join_member
 from fray.runtime.api.client import ObjectApi
 from fray.runtime.pool.joined_pool import JoinedPool
+from fray.runtime.pool.worker.threads import start_apart
 
-__all__ = ["MemberEngine", "connect", "note_deletion", "with_read_refs", "with_values"]
+__all__ = ["READ_HERE", "MemberEngine", "connect", "note_deletion", "with_read_refs", "with_values"]
 
+READ_HERE: Final = (
+    "it is the result of a named actor, which this process alone reads; pass what result() returns instead"
+)
+"""Why such a ref can't go elsewhere as a part of something; one that is a whole argument Fray reads."""
 LOOK_SECONDS: Final = 1.0
 """How long what was learnt of a member's end is told to all calls, before it is looked for more."""
 
@@ -64,7 +70,7 @@ class MemberEngine(PoolEngine):
 
     def reduce_ref(self, ref: Any) -> tuple[Any, ...]:
         """Raise `ObjectLostError`: only the process that made a call can read what it returns."""
-        raise ObjectLostError(repr(ref), "it is the result of a named actor, which this process alone reads")
+        raise ObjectLostError(repr(ref), READ_HERE)
 
     def _death(self, died: ActorDiedError) -> Exception:
         """Return the error for what the member's head told of its end, by the actor's name in there."""
@@ -116,7 +122,10 @@ def connect(member: Member, reach: Reach, *, over: str = "", deadline: float | N
                 engine = MemberEngine(pool, replace(member, incarnation=pool.token), reach.api)
             except PoolClosedError:
                 raise describe_loss(reach.api, member) from None
+            _forget_closed()
             _engines[os.getpid(), pool.token] = engine
+            # Refs may still be read that have come before the member's end.
+            weakref.finalize(engine, start_apart, pool.stop, "fray-member-end", daemon=True).atexit = False
             return engine
     pool.stop()  # another thread was quicker
     return engine
@@ -125,6 +134,12 @@ def connect(member: Member, reach: Reach, *, over: str = "", deadline: float | N
 def _find(incarnation: str) -> MemberEngine | None:
     engine = _engines.get((os.getpid(), incarnation))
     return None if engine is None or engine.closed or engine.deleted else engine
+
+
+def _forget_closed() -> None:
+    """Let go of the connections to incarnations that have ended: refs and handles hold what they need."""
+    for key in [key for key, engine in _engines.items() if engine.closed]:
+        del _engines[key]
 
 
 def note_deletion(member: Member) -> None:

@@ -25,7 +25,7 @@ from fray.errors import (
 from fray.job.calls import MethodCall
 from fray.job.cells import Cell, WaitableEngine
 from fray.job.engine import ANYWHERE, LATE, Engine, deadline_after, time_left
-from fray.job.member_engine import MemberEngine, connect, with_values
+from fray.job.member_engine import READ_HERE, MemberEngine, connect, with_values
 from fray.job.options import CallOptions
 from fray.job.progress import FutureState
 from fray.job.refs import ObjectRef
@@ -234,11 +234,11 @@ class RetriedCalls(WaitableEngine):
 
     def wire_id(self, entry: RetriedCall) -> int:
         """Raise `ObjectLostError`: results of named actors have no number in other pools."""
-        raise ObjectLostError(entry.id, "it is the result of a named actor, which this process alone reads")
+        raise ObjectLostError(entry.id, READ_HERE)
 
     def reduce_ref(self, ref: Any) -> tuple[Any, ...]:
         """Raise `ObjectLostError`: only the process that made a call can read what it returns."""
-        raise ObjectLostError(repr(ref), "it is the result of a named actor, which this process alone reads")
+        raise ObjectLostError(repr(ref), READ_HERE)
 
 
 _lock = threading.Lock()

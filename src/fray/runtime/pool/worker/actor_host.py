@@ -95,8 +95,16 @@ class _Actor:
         else:
             self._threads.run(work)
 
+    def end(self) -> bool:
+        """Let go of the object; return whether that is the actor's end, and not only told again."""
+        with self.lock:
+            first, self.ended, self.ready = not self.ended, True, False
+            self.instance = None
+        return first
+
     def close(self) -> None:
-        """Let the actor's threads end after what they have been given."""
+        """Let the actor's code know of the end, and its threads end after what they have been given."""
+        self.life.ask_to_end()
         self.loop.close(wait=False)
         if self.inbox is not None:
             self.inbox.put(None)
@@ -262,6 +270,15 @@ class ActorHost:
         for actor in actors:
             actor.life.ask_to_end()
 
+    def close(self) -> None:
+        """Let go of all actors, and let their threads end after what these run: the head is told nothing."""
+        with self._lock:
+            actors = tuple(self._actors.values())
+            self._actors.clear()
+        for actor in actors:
+            if actor.end():
+                actor.close()
+
     def _let_leave(self, actor: _Actor, why: str) -> None:
         """End an actor after the calls that it has got."""
         with actor.lock:
@@ -410,15 +427,11 @@ class ActorHost:
         self._end(actor, None, actor.why)
 
     def _end(self, actor: _Actor, failure: Failed | None, why: str = "") -> None:
-        with actor.lock:
-            if actor.ended:
-                return
-            actor.ended, actor.ready = True, False
-            actor.instance = None
+        if not actor.end():
+            return
         with self._lock:
             if self._actors.get(actor.spec.id) is actor:
                 del self._actors[actor.spec.id]
         self._tell(ActorEnded(actor.spec.id, actor.incarnation, failure, why))
-        actor.life.ask_to_end()
         actor.close()
         self._on_idle()

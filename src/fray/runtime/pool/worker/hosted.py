@@ -55,7 +55,7 @@ class HostedWorker(Worker):
 
     def close(self) -> None:
         """Let the actor's code know that it is over, and leave the head. May be called twice."""
-        self._actors.ask_to_end()
+        self._actors.close()
         self.client.close()
         self._connection.close()
 
