@@ -14,6 +14,9 @@ import pytest
 from fray.errors import InvalidOptionError, PoolClosedError, UnschedulableError
 from fray.job import ActorOptions, JobContext, TaskOptions, create_job_ctx
 from fray.runtime.pool.host.processes import children
+from fray.runtime.pool.host_config import HostConfig
+from fray.runtime.pool.joined_pool import RUN_HEAD
+from fray.runtime.pool.local_pool import start_nanny, start_process
 from tests.pool.clients import programs
 from tests.pool.driver.processes import await_end, descendants, pool_directories, pool_threads
 from tests.pool.hosts.pools import PATIENCE, ROOT, wait_until
@@ -40,6 +43,19 @@ def test_it_is_a_pool_like_others(ctx: JobContext) -> None:
     assert ctx._engine.metrics_address  # type: ignore[attr-defined]
     with pytest.raises(UnschedulableError):
         ctx.get(ctx.run(abs, -1, options=TaskOptions(resources={"unheard": 1})), timeout=PATIENCE)
+
+
+def test_processes_of_a_driver_that_has_ended_say_nothing_of_what_is_gone(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    gone = tmp_path / "gone"
+    owner = "1"  # not the process that starts it here
+    head = start_process(RUN_HEAD, "--listen", f"unix:{gone}/head", "--key", str(gone), "--owner", owner)
+    nanny = start_nanny(
+        HostConfig("token", f"unix:{gone}/head", bytes(32), 1, "here", (), 1, str(gone), str(gone), 1 << 20)
+    )
+    assert (head.wait(PATIENCE), nanny.wait(PATIENCE)) == (0, 0)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_an_actor_with_a_process_to_itself_answers(ctx: JobContext) -> None:

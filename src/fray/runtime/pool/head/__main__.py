@@ -55,6 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ready = announce if parsed.owner == 0 else partial(_tell_owner, parsed.announce)
         sound = asyncio.run(run_head(config, ready))
     except FrayError as error:
+        if parsed.owner and os.getppid() != parsed.owner:
+            return 0  # the owner has ended, and so may have what it had
         sys.stderr.write(f"fray: {error}\n")
         return EXIT_FAILURE
     return 0 if sound else EXIT_FAILURE

@@ -485,6 +485,8 @@ def run_nanny(
     except (FrayError, OSError) as error:
         if driver and isinstance(error.__cause__, FileNotFoundError | ConnectionRefusedError):
             return 0  # the head ended since the driver heard of it, and the driver learns that by itself
+        if driver and not Path(config.store).exists():
+            return 0  # the driver has ended, and it or somebody after it has removed what it had
         sys.stderr.write(f"fray: {error}\n")
         return EXIT_FAILURE
     try:
