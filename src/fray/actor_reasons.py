@@ -38,6 +38,9 @@ ACTOR_REASONS: Final[Mapping[ActorReason, ActorReasonRow]] = {
         "a member isn't ready after its constructor raised or its process ended, or `maxRestarts` is used "
         "up; the message has its index and the last error",
     ),
+    ActorReason.SOME_MEMBERS_ENDED: ActorReasonRow(
+        "some members have ended themselves, and all others take calls; the message says how many do",
+    ),
     ActorReason.ROOT_JOB_ENDED: ActorReasonRow(
         "the job that it belongs to (`rootJob`) has ended, or was deleted", _ENDS, ends=True
     ),

@@ -419,6 +419,7 @@ class ActorReason(StrEnum):
     ALL_MEMBERS_READY = "AllMembersReady"
     MEMBERS_STARTING = "MembersStarting"
     MEMBER_FAILED = "MemberFailed"
+    SOME_MEMBERS_ENDED = "SomeMembersEnded"
     ROOT_JOB_ENDED = "RootJobEnded"
     IDLE = "Idle"
     MEMBERS_ENDED = "MembersEnded"

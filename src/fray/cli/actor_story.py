@@ -47,6 +47,8 @@ def describe_actor(actor: FrayActor, *, now: datetime) -> list[Line]:
     state, tone = _describe_state(actor, None)
     hosted = spec.entrypoint.hosted
     lifetime = f"ends with job {spec.root_job}" if spec.root_job else "until it is deleted or stopped"
+    if spec.idle_seconds:
+        lifetime += f", or after {spec.idle_seconds} s without a call"
     facts = [
         ("  called", spec.name),
         ("  lifetime", lifetime),
@@ -103,14 +105,14 @@ def _describe_state(actor: FrayActor, member: MemberStatus | None) -> tuple[str,
         return "Finished", Tone.QUIET
     if ConditionType.SUSPENDED in true:
         return "Suspended", Tone.BUSY
-    if member is None:
-        failed = any(each.failed for each in actor.status.members)
-        ready = ConditionType.READY in true
-    else:
-        failed, ready = member.failed, member.ready
-    if failed:
+    members = actor.status.members if member is None else [member]
+    if any(each.failed for each in members):
         return "Failed", Tone.BAD
-    return ("Ready", Tone.GOOD) if ready else ("Starting", Tone.BUSY)
+    if members and all(each.ended for each in members):
+        return "Ended", Tone.QUIET
+    if all(each.ready or each.ended for each in members) if members else ConditionType.READY in true:
+        return "Ready", Tone.GOOD
+    return "Starting", Tone.BUSY
 
 
 def _age(actor: FrayActor, now: datetime) -> str:

@@ -340,14 +340,15 @@ def derive_ready(members: Sequence[MemberStatus], *, suspended: bool, ending: _E
     message = f"{sum(member.ready for member in members)} of {len(members)} members take calls"
     if all(member.ready for member in members):
         return Claim(ConditionType.READY, True, ActorReason.ALL_MEMBERS_READY, message)
-    reason = ActorReason.MEMBERS_STARTING
-    first = next(member for member in members if not member.ready)
-    for member in members:
-        if member.failed or member.start_after or (member.last_error is not None and not member.ready):
+    awaited = [member for member in members if not member.ready and not member.ended]
+    reason = ActorReason.MEMBERS_STARTING if awaited else ActorReason.SOME_MEMBERS_ENDED
+    first = next(member for member in awaited or members if not member.ready)
+    for member in awaited:
+        if member.failed or member.start_after or member.last_error is not None:
             reason, first = ActorReason.MEMBER_FAILED, member
             break
-    error = first.last_error and f"{first.last_error.type}: {first.last_error.message}"
-    causes = [text for text in (error, first.message) if text]
+    error = None if first.ended else first.last_error
+    causes = [*([f"{error.type}: {error.message}"] if error else []), *filter(None, [first.message])]
     if causes:
         message += f"; member {first.index}: {'; '.join(causes)}"
     return Claim(ConditionType.READY, False, reason, message)
@@ -583,6 +584,7 @@ def _derive_member(
             index=index,
             pod_uid=before.pod_uid,
             start_number=before.start_number,
+            ended=before.ended,
             restarts=before.restarts,
             last_error=error,
             message=_tell(waiting),
@@ -605,6 +607,7 @@ def _derive_member(
         start_number=number,
         ready=ready,
         failed=reported and report.get("exhausted") == "true",
+        ended=bool(ended) if reported else before.ended,
         restarts=max(before.restarts, _read_number(report.get("restarts")) if reported else 0),
         last_error=error,
         message=None if ready or problem is None else flatten(problem, most=512),

@@ -134,6 +134,8 @@ class MemberStatus(WireModel):
     """When its next JobSet may start, while there is a pause before it."""
     failed: bool = False
     """Whether maxRestarts are used up: it isn't started again."""
+    ended: bool = False
+    """Whether its own code has ended it: it isn't started again."""
     restarts: Count = 0
     """How often it was started again, in its pod or in another one."""
     last_error: ActorError | None = None

@@ -381,6 +381,34 @@ def test_an_actor_ends_that_nobody_needs(
     assert (ends["Ready"].status, ends["Ready"].reason) == ("False", reason)
 
 
+LESSON = json.dumps({"type": "KeyError", "message": "lesson"})
+
+
+@pytest.mark.parametrize(
+    ("other", "reason", "message"),
+    [
+        ({"ready": "true"}, "SomeMembersEnded", "1 of 2 members take calls; member 0: it has ended itself"),
+        ({}, "MembersStarting", "0 of 2 members take calls"),
+        ({"lastError": LESSON}, "MemberFailed", "0 of 2 members take calls; member 1: KeyError: lesson"),
+    ],
+)
+def test_a_member_that_has_ended_itself_is_told_while_another_lives(
+    other: dict[str, str], reason: str, message: str
+) -> None:
+    pods = [pod(0, "p1"), pod(1, "p2", ready="ready" in other)]
+    # What ended it before its last start isn't why it has ended.
+    ended = report(0, podUid="p1", ended="it has ended itself", lastError=LESSON)
+    observed = ActorObservation(members(2), pods, [ended, report(1, podUid="p2", **other)])
+    decision = decide(actor(replicas=2), observed)
+    ready = next(each for each in decision.status.conditions if each.type == "Ready")
+    assert (ready.status, ready.reason, ready.message) == ("False", reason, message)
+    assert [member.ended for member in decision.status.members] == [True, False]
+    # It stays so for the pod that takes the place of its own, until that one has told.
+    for left in ([pods[1]], [pod(0, "p3"), pods[1]]):
+        again = decide(actor(decision.status, replicas=2), ActorObservation(members(2), left))
+        assert [member.ended for member in again.status.members] == [True, False]
+
+
 def test_an_actor_that_has_started_once_waits_for_its_payload() -> None:
     observed = ActorObservation(members(1), [held("p2")], complaints=[complaint("p2", 300)])
     before = FrayActorStatus.model_validate({"members": [{"index": 0, "startNumber": 1}]})

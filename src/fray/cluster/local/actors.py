@@ -51,8 +51,10 @@ def _build_status(index: int, record: MemberRecord | None) -> MemberStatus:
         start_number=record.start,
         ready=record.ready,
         failed=record.exhausted,
+        ended=bool(record.ended),
         restarts=record.restarts,
         last_error=None
         if error is None
         else ActorError(type=error.type, message=error.message, traceback=error.traceback),
+        message=record.ended or None,
     )
