@@ -123,7 +123,7 @@ def _parse(content: bytes, *, name: str) -> JobFiles:
                 others.append(_describe(item))
     if jobs:
         return JobFiles(tuple(jobs), tuple(others))
-    found = f"; it holds {', '.join(others)}" if others else "; it is empty"
+    found = f"; it holds {', '.join(others)}, for `kubectl apply`" if others else "; it is empty"
     raise JobFileError(name, f"holds no object of kind FrayJob{found}")
 
 

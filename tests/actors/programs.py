@@ -95,6 +95,15 @@ class Broken:
     def call(self) -> None: ...
 
 
+class Leaving:
+    """Ends its process in its constructor."""
+
+    def __init__(self) -> None:
+        raise SystemExit(3)
+
+    def call(self) -> None: ...
+
+
 class Late:
     """Can be constructed the third time; a file counts how often it was tried."""
 

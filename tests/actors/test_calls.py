@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fray.errors import ActorNotFoundError, RemoteTracebackError, TaskTimeoutError
+from fray.errors import ActorNotFoundError, GetTimeoutError, RemoteTracebackError, TaskTimeoutError
 from fray.job import JobContext, MemberState
 from fray.job.actors import ActorHandle
 from fray.runtime.actors.joining import PodReach
@@ -153,6 +153,8 @@ def test_a_group_is_one_resource_whose_members_know_their_index(
     cluster.start_pod("seats", FRAY_ACTOR_INDEX="1")
     (second,) = group.wait_ready(1, timeout=PATIENCE)
     assert context.get(second.where.remote(), timeout=PATIENCE) == "seats/1"
+    with pytest.raises(GetTimeoutError, match="members 0 of actor group 'seats'"):
+        group.wait_ready(timeout=0.01)
     assert "".join(context.get(item) for item in second.letters.remote()) == "seats/1"
     found = context.get_actor("seats-1")
     assert context.get(found.where.remote(), timeout=PATIENCE) == "seats/1"

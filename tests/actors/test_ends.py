@@ -189,6 +189,17 @@ def test_no_call_reaches_who_else_has_the_address_by_now(
             assert context.get(context.get_actor(label).add.remote(), timeout=PATIENCE) == 1
 
 
+def test_a_constructor_that_exits_is_told_without_lines_of_frays_own(
+    cluster: Cluster, context: JobContext
+) -> None:
+    leaving = context.create_actor(programs.Leaving, name="leaving")
+    cluster.start_pod("leaving")
+    with pytest.raises(ActorDiedError, match=r"raised SystemExit\(3\)"):
+        leaving.call.remote()
+    error = json.loads(cluster.record("leaving")["lastError"])
+    assert ("raised SystemExit(3)" in error["message"], error["traceback"]) == (True, "")
+
+
 def test_a_constructor_that_fails_is_told_to_callers_and_in_the_record(
     cluster: Cluster, context: JobContext
 ) -> None:

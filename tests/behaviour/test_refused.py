@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fray.errors import UnschedulableError, UnsupportedFeatureError
+from fray.errors import InvalidTypeError, UnschedulableError, UnsupportedFeatureError
 from fray.job import ActorOptions, JobContext, TaskOptions
 from fray.job.traits import Feature, Traits
 
@@ -31,6 +31,15 @@ USES: dict[Feature, Callable[[JobContext, Path], object]] = {
     Feature.TIMELINE: lambda ctx, folder: ctx.save_timeline(folder / "timeline.json"),
     Feature.METRICS: lambda ctx, _: ctx.metrics_address,
 }
+
+
+def test_what_makes_no_actor_is_refused_where_it_is_given(ctx: JobContext) -> None:
+    for refused in (
+        lambda: ctx.create_actor(5, name="five"),  # type: ignore[arg-type]
+        lambda: ctx.create_actor_group(5, name="five", count=1),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(InvalidTypeError, match="can't be made by an object of int"):
+            refused()
 
 
 @pytest.mark.parametrize("feature", Feature)

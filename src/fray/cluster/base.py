@@ -333,14 +333,14 @@ class Cluster(abc.ABC):
 
         A member learns its index from `fray.job.current_actor()` in its constructor.
         """
-        from fray.job.actor_groups import ActorGroup, GroupMember  # noqa: PLC0415 - as above
+        from fray.job.actor_groups import ActorGroup  # noqa: PLC0415 - as above
         from fray.job.checks import check_count  # noqa: PLC0415
         from fray.job.named_actors import end_named_actor  # noqa: PLC0415
         from fray.job.options import ActorOptions  # noqa: PLC0415
 
         check_count("count", count, 1)
         new = replace(options or actor_config or ActorOptions(), name=name)
-        request = _build_request(GroupMember(cls, name), args, kwargs, resources, environment)
+        request = _build_request(cls, args, kwargs, resources, environment, group=name)
         return ActorGroup(name, self._create_actors(request, new, count), end_named_actor)
 
     def _create_actors(
@@ -609,8 +609,15 @@ def _build_request(
     kwargs: dict[str, Any],
     resources: ResourceConfig | None,
     environment: EnvironmentConfig | None,
+    *,
+    group: str = "",
 ) -> JobRequest:
-    """Return the job whose one host would be as a member of an actor is."""
+    """Return the job whose one host would be as a member of an actor is; `group`: of which it is a member."""
+    from fray.job.actor_groups import GroupMember  # noqa: PLC0415 - which clients without actors don't need
+    from fray.job.checks import check_class  # noqa: PLC0415
+
+    check_class(cls)
     name = getattr(cls, "__name__", type(cls).__name__)
-    request = JobRequest(name, Entrypoint.from_callable(cls, args, kwargs), environment=environment)
+    construct = GroupMember(cls, group) if group else cls
+    request = JobRequest(name, Entrypoint.from_callable(construct, args, kwargs), environment=environment)
     return request if resources is None else replace(request, resources=resources)

@@ -233,7 +233,7 @@ class SerializationError(RequestError):
     """
 
     message = "{what} can't be pickled{path:? at }: {problem}"
-    next_step = "Open files, locks and connections inside the task instead of passing them to it."
+    next_step = "Open files, locks and connections where they are used instead of passing or returning them."
 
     what: str
     path: str

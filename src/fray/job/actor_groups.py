@@ -222,7 +222,9 @@ class ActorGroup(Generic[A]):
                 if len(self.handles) - len(self._errors) < wanted:
                     raise self._errors[min(self._errors)]
                 if not self._news.wait(time_left(deadline)):
-                    raise GetTimeoutError(f"actor group {self.name!r}", timeout or 0.0)
+                    lacking = [str(each) for each in range(members) if self.handles[each] not in ready]
+                    what = f"members {', '.join(lacking)} of actor group {self.name!r}"
+                    raise GetTimeoutError(what, timeout or 0.0)
             return ready
 
     def discover_new(self) -> list[ActorHandle[A]]:

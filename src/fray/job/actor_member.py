@@ -232,6 +232,8 @@ def _describe(error: BaseException, progress: _Progress) -> LastError:
         text, shown = error.reason, ""
     else:
         text = text_of(error)
-        shown = cause.traceback if isinstance(cause, RemoteTracebackError) else traceback_of(error)
+        # What Fray says of a constructor, such as one that exits, was raised by no line of the user's.
+        own = "" if isinstance(error, TaskError) else traceback_of(error)
+        shown = cause.traceback if isinstance(cause, RemoteTracebackError) else own
     message = progress.where + cut(text, TEXT_LIMIT)
     return LastError(type_name(error), message, shown[-TRACEBACK_LIMIT:], progress.constructing)

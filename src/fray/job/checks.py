@@ -10,13 +10,28 @@ import operator
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fray.errors import InvalidOptionError
+from fray.errors import InvalidOptionError, InvalidTypeError
 from fray.runtime.container import spell_resources
 
-__all__ = ["check_count", "check_env", "check_exceptions", "check_name", "check_resources", "check_seconds"]
+__all__ = [
+    "check_class",
+    "check_count",
+    "check_env",
+    "check_exceptions",
+    "check_name",
+    "check_resources",
+    "check_seconds",
+]
 
 MOST = 1e18
 """Of any resource; an exabyte."""
+
+
+def check_class(made_by: Any) -> None:
+    """Raise `InvalidTypeError` unless an actor can be made by it: a class, or a function that returns one."""
+    if not callable(made_by):
+        remedy = "Give its class, or a function that returns it; host_actor serves an object that is there."
+        raise InvalidTypeError("actor", f"can't be made by an object of {type(made_by).__name__}", remedy)
 
 
 def check_count(option: str, value: Any, minimum: int) -> int:

@@ -34,7 +34,7 @@ from fray.job.calls import (
     read_call,
     takes_keyword,
 )
-from fray.job.checks import check_count, check_name
+from fray.job.checks import check_class, check_count, check_name
 from fray.job.engine import ContextStats, Engine, deadline_after, time_left
 from fray.job.mapping import ChunkSize, MapCall, start_map
 from fray.job.options import ActorOptions, Lifetime, TaskOptions
@@ -381,6 +381,7 @@ class JobContext:
             ActorNotSharedError: in a job, it is named and detached; or in a job that another job launched,
                 `get_if_exists` may mean an actor of that job, unless `lifetime` is "ephemeral".
         """
+        check_class(cls)
         base = options if isinstance(options, ActorOptions) and not takes_keyword(cls, "options") else None
         if options is not None and base is None:
             kwargs["options"] = options
@@ -427,6 +428,7 @@ class JobContext:
             Exception: what a constructor raises, in contexts that construct at once. After an error there is
                 no member.
         """
+        check_class(cls)
         check_name("name", name)
         check_count("count", count, 1)
         chosen = replace(options or ActorOptions(), name=name, get_if_exists=get_if_exists)

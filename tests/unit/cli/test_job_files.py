@@ -108,7 +108,10 @@ def test_a_job_within_a_list_is_found() -> None:
         (b"", "holds no object of kind FrayJob; it is empty"),
         (b"---\n---\n", "it is empty"),
         (b"# only a comment\n", "it is empty"),
-        (b"kind: Pod\nmetadata: {name: p}\n", "holds no object of kind FrayJob; it holds Pod/p"),
+        (
+            b"kind: Pod\nmetadata: {name: p}\n",
+            "kind FrayJob; it holds Pod/p, for `kubectl apply`",
+        ),
         (b"kind: frayjob\n", "it holds frayjob/?"),
         (b"metadata: {}\n", "an object without kind/?"),
         (b"kind: 7\n", "it holds 7/?"),
