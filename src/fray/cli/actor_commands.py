@@ -131,9 +131,12 @@ def print_actor_logs(
 ) -> None:
     """Print what an actor's members printed, each line behind `[member/host]`.
 
-    Raises `InvalidRequestError` if it has no such member.
+    Raises `InvalidRequestError` if it has no such member, or none of its own since a process hosts it.
     """
     count = actor.spec.replicas
+    if (hosted := actor.spec.entrypoint.hosted) is not None:
+        problem = f"is {actor.metadata.name}, an object of a process of {hosted.pod}, which prints its lines"
+        raise InvalidRequestError("NAME", problem, "Read the log of the job or the program that hosts it.")
     if request.member is not None and request.member >= count:
         remedy = f"{actor.metadata.name} has {format_count(count, 'member')}, counted from 0."
         raise InvalidRequestError("--member", f"is {request.member}", remedy)

@@ -1,13 +1,18 @@
-"""What is shown of an actor's state, and of how long it lives."""
+"""What is shown of an actor: its state, how long it lives, and where its lines are."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fray.cli.actor_commands import ActorLogRequest, print_actor_logs
 from fray.cli.actor_story import describe_actor, format_actor_table
+from fray.cli.streams import OutputStream
+from fray.cluster.local_cluster import LocalCluster
+from fray.errors import InvalidRequestError
 from fray.wire.frayactor import FrayActor
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -66,3 +71,11 @@ def test_the_state_of_an_actor_is_that_of_the_members_that_are_to_live(
 def test_an_actor_is_described_with_what_ends_it(spec: dict[str, Any], lifetime: str) -> None:
     (line,) = [line.text for line in describe_actor(build(**spec), now=NOW) if "lifetime" in line.text]
     assert line.split(maxsplit=1)[1] == lifetime
+
+
+def test_the_lines_of_a_hosted_actor_are_those_of_its_process(tmp_path: Path) -> None:
+    hosted = {"pod": "train-0", "podUid": "p1", "server": "0123456789abcdef"}
+    found = build(entrypoint={"hosted": hosted})
+    output = OutputStream(1, environ={})
+    with pytest.raises(InvalidRequestError, match="a process of train-0, which prints its lines"):
+        print_actor_logs(ActorLogRequest(), found, cluster=LocalCluster(tmp_path), output=output)
