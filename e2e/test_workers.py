@@ -22,6 +22,7 @@ from e2e.job_namespace import JobNamespace, build_job, open_job_namespace, until
 from e2e.kubectl import Kubectl
 from e2e.release import Release
 from fray.plan.command import HEAD_MOUNT, KEYS_MOUNT
+from fray.plan.manifests import find_condition
 from fray.plan.workers import MOST_CRASHES
 from fray.runtime.pool.transport.keys import ACCEPTED_FILE
 from fray.runtime.pool.view import PoolView
@@ -111,7 +112,7 @@ def let_go(jobs: JobNamespace, job: str) -> None:
                 timeout=PATIENCE,
                 details=jobs.describe,
             )
-        jobs.kubectl("exec", name, f"--container={CONTAINER}", "--", "touch", "/tmp/go")
+        jobs.kubectl("exec", name, f"--container={CONTAINER}", "--", "sh", "-c", "echo $$ > /tmp/go")
 
 
 def read_view(jobs: JobNamespace, job: str) -> PoolView:
@@ -201,7 +202,10 @@ def test_the_answer_is_the_same_while_workers_are_evicted_and_killed(
     await_condition(
         "the two that were lost are replaced",
         lambda: (
-            jobs.workers(job).get("ready") == 3
+            # The status may be one from before they were lost.
+            sum(bool(find_condition(pod, "Ready", status="True")) for pod in pods_of(jobs, job, Role.WORKER))
+            == 3
+            and jobs.workers(job).get("ready") == 3
             and not {evicted["metadata"]["uid"], killed["metadata"]["uid"]}
             & {pod["metadata"]["uid"] for pod in pods_of(jobs, job, Role.WORKER)}
         ),
@@ -250,7 +254,8 @@ def test_workers_come_and_go_with_the_work(jobs: JobNamespace) -> None:
         "from fray.job import get_default_job_ctx\n"
         "ctx = get_default_job_ctx()\n"
         "print(len(ctx.get([ctx.run(time.sleep, 4) for _ in range(10)])), flush=True)\n"
-        "while not Path('/tmp/go').exists():\n"
+        "go = Path('/tmp/go')\n"
+        "while not (go.exists() and (pid := go.read_text().strip()) and not Path('/proc', pid).exists()):\n"
         "    time.sleep(0.1)\n"
     )
     command = ["python3", "-c", script]

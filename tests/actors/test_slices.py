@@ -49,7 +49,8 @@ def test_calls_run_on_both_hosts_in_one_order(
     assert first != second
     assert sorted(seen) == list(range(50))
     assert also_seen == seen
-    assert all(pod.is_ready for pod in pods)
+    for pod in pods:
+        pod.await_ready()
     assert cluster.record("shard")["pod"] == "member-0-0"
     with pytest.raises(UnsupportedFeatureError, match="'letters'"):
         context.get(shard.letters.remote(), timeout=PATIENCE)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fray.errors import ActorDiedError, ActorUnavailableError, FrayError
-from fray.job import ActorHandle, JobContext
+from fray.job import ActorHandle, JobContext, member_engine
 from fray.kube.resources import FRAYACTORS
 from tests.actors import programs
 from tests.actors.cluster import Cluster, Pod
@@ -74,7 +74,10 @@ def test_a_member_that_is_lost_has_the_story_of_its_pod_once_the_operator_knows(
     assert told in str(caught.value)
 
 
-def test_many_lost_calls_look_for_the_story_together(cluster: Cluster, context: JobContext) -> None:
+def test_many_lost_calls_look_for_the_story_together(
+    cluster: Cluster, context: JobContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(member_engine, "LOOK_SECONDS", float(PATIENCE))
     counter, pod = start_counter(cluster, context)
     lost = [counter.block.remote() for _ in range(500)]
     pod.kill()

@@ -24,6 +24,9 @@ class Counter:
         signal.send()
         gate.pass_through()
 
+    def hold(self, gate: Gate) -> None:
+        gate.pass_through()
+
 
 def test_a_killed_actor_is_dead_and_its_name_is_free(ctx: JobContext, traits: KindTraits) -> None:
     actor = ctx.create_actor(Counter, name="counter")
@@ -66,19 +69,21 @@ def test_an_actor_is_found_by_its_name_until_it_is_killed(ctx: JobContext, trait
 
 
 @pytest.mark.traits(concurrent=True)
-def test_a_call_and_what_waits_behind_it_end_with_their_timeouts(
+def test_a_call_that_waits_behind_another_one_ends_with_its_timeout(
     ctx: JobContext, gate: Gate, signal: Signal
 ) -> None:
     actor = ctx.create_actor(Counter, name="counter", num_cpus=0)
     assert actor.add.options(timeout=PATIENCE).remote().result(timeout=PATIENCE) == 1
-    blocked = actor.block.options(timeout=1)(gate, signal)
+    blocked = actor.block.options(timeout=PATIENCE)(gate, signal)
     signal.wait()
     waiting = actor.add.options(timeout=0.1)()
-    for call in (waiting, blocked):
-        with pytest.raises(TaskTimeoutError, match="counter"):
-            call.result(timeout=PATIENCE)
+    with pytest.raises(TaskTimeoutError, match="counter"):
+        waiting.result(timeout=PATIENCE)
+    # Asking for its methods goes to the actor behind the word of that end, which on Ray the caller sends.
+    again = ctx.get_actor("counter").add
     gate.open()
-    assert actor.add().result(timeout=PATIENCE) == 2
+    blocked.result(timeout=PATIENCE)
+    assert again().result(timeout=PATIENCE) == 2
     with pytest.raises(InvalidOptionError, match="timeout is 0"):
         actor.add.options(timeout=0)
 
@@ -94,3 +99,12 @@ def test_calls_of_a_killed_actor_fail(
     for ref in (running, waiting):
         with pytest.raises(ActorDiedError, match=traits.killed):
             ref.result(timeout=PATIENCE)
+
+
+@pytest.mark.traits(concurrent=True)
+def test_a_call_that_runs_ends_with_its_timeout_and_the_actor_goes_on(ctx: JobContext, gate: Gate) -> None:
+    actor = ctx.create_actor(Counter, name="counter", num_cpus=0)
+    with pytest.raises(TaskTimeoutError, match="counter"):
+        actor.hold.options(timeout=1)(gate).result(timeout=PATIENCE)
+    gate.open()
+    assert actor.add().result(timeout=PATIENCE) == 1

@@ -79,6 +79,12 @@ def test_an_account_that_may_not(
         assert found[subject]["mark"] == "unknown", found
 
 
+def leads(hands: Hands, pod: str) -> bool:
+    """Return whether the operator of a pod holds the Lease of its namespace."""
+    lease = hands.api.get(f"{LEASES}/namespaces/{hands.namespace}/leases/fray-operator")
+    return lease.ok and str(lease.body["spec"].get("holderIdentity")).startswith(f"{pod}_")
+
+
 def test_a_cluster_in_order(fray: Command, hands: Hands, kubeconfig: Path, settings_for: SettingsFor) -> None:
     assert hands.api.post(f"{hands.core}/serviceaccounts", {"metadata": {"name": "fray-job"}}).ok
     tpu = {
@@ -106,6 +112,7 @@ def test_a_cluster_in_order(fray: Command, hands: Hands, kubeconfig: Path, setti
     options = {"lease_name": "fray-operator", "pod_name": "the-operator"}
     try:
         with run_operator(kubeconfig, settings_for(hands.namespace, **options)):
+            eventually(lambda: leads(hands, "the-operator"))
             found = checks(fray, code=0)
             table = fray.run("doctor")
     finally:

@@ -100,13 +100,18 @@ class OperatorThread:
     @property
     def metrics(self) -> str:
         """What it shows at /metrics now."""
-        self.process._refresh()
-        return self._metrics.render().decode()
+
+        async def render() -> str:
+            self.process._refresh()
+            return self._metrics.render().decode()
+
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(render(), self._loop).result(END_SECONDS)
 
     def writes(self) -> dict[tuple[str, str], int]:
         """Return the number of writes by method and resource, without those to the Lease."""
         found: Counter[tuple[str, str]] = Counter()
-        for (method, resource, _), count in self.calls.items():
+        for (method, resource, _), count in list(self.calls.items()):  # its thread adds more
             if method not in ("GET", "WATCH") and not resource.startswith("leases"):
                 found[method, resource] += count
         return dict(found)

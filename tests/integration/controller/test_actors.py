@@ -297,8 +297,8 @@ def test_an_actor_of_a_job_ends_with_it_and_a_detached_one_does_not(actors: Acto
     actors.await_condition("stale", "Finished", "True", "RootJobEnded")
     actors.await_set("own", replicas=1)
     actors.await_set("shared", replicas=1)
-    actors.hands.edit("train", stopped=True)
     jobset = actors.hands.await_jobset("train-a1")
+    actors.hands.edit("train", stopped=True)
     eventually(lambda: "deletionTimestamp" in actors.hands.await_jobset("train-a1")["metadata"])
     actors.hands.finish_deletion(actors.hands.await_jobset("train-a1"))
     assert jobset

@@ -45,7 +45,7 @@ def without(*resources: str, status: int) -> Callable[[Call], Fault | None]:
 
 
 def count_answers(operator: OperatorThread, resource: str, status: int) -> int:
-    calls = operator.calls.items()
+    calls = list(operator.calls.items())  # its thread adds more
     return sum(count for (_, asked, code), count in calls if asked.startswith(resource) and code == status)
 
 

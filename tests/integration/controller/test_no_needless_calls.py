@@ -125,8 +125,14 @@ def test_looking_again_and_again_at_jobs_of_all_kinds_writes_nothing(
 
 
 def test_a_job_of_one_pod_takes_at_most_ten_requests(
-    proxy: FaultyProxy, proxied: Path, hands: Hands, settings_for: SettingsFor
+    proxy: FaultyProxy,
+    proxied: Path,
+    hands: Hands,
+    settings_for: SettingsFor,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # However long the test takes to make a pod, nobody looks for what keeps it.
+    monkeypatch.setattr(observe, "PATIENCE_SECONDS", 3600.0)
     lives = 5
     operator = OperatorThread(proxied, settings_for(hands.namespace)).start()
     try:

@@ -69,7 +69,7 @@ def test_an_installation_whose_scope_overlaps_says_so_and_does_nothing_until_it_
     told = f"namespace {both.namespace} is served by the installation in namespace {both.namespace} already"
     port = new_port()
     second = settings_for(
-        other.namespace, namespaces=(other.namespace, both.namespace), lease_seconds=15.0, http_port=port
+        other.namespace, namespaces=(other.namespace, both.namespace), lease_seconds=60.0, http_port=port
     )
     with run_operator(kubeconfig, settings_for(both.namespace)) as first:
         live(both)

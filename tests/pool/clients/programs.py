@@ -23,6 +23,14 @@ class Counter:
         return self._count
 
 
+def await_file(path: Path) -> None:
+    """Return once there is such a file; fail after a minute."""
+    give_up_at = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < give_up_at, path
+        time.sleep(0.01)
+
+
 def write_mark(path: str) -> None:
     """Leave a file, a little later."""
     time.sleep(0.05)

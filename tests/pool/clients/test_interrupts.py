@@ -181,19 +181,23 @@ def test_blocks(program: str, said: str) -> None:
 
 
 WAITING = """
-import os, signal, threading, time
+import os, signal, tempfile, threading
+from pathlib import Path
 from fray.job import create_job_ctx
 from tests.pool.clients import programs
 
+over = Path(tempfile.mkdtemp()) / "over"
+
 def call(number, frame):
     print(ctx.get(counter.add.remote(1), timeout=60), flush=True)
+    over.touch()
 
 signal.signal(signal.SIGUSR1, call)
 with create_job_ctx("pool", max_workers=2, head="process") as ctx:
     counter = ctx.create_actor(programs.Counter)
     print(ctx.get(counter.add.remote(1)), flush=True)
     threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1)).start()
-    print(ctx.get(ctx.run(time.sleep, 0.5)), flush=True)
+    print(ctx.get(ctx.run(programs.await_file, over)), flush=True)
 """
 
 
@@ -202,14 +206,19 @@ def test_handlers_may_wait_for_the_pool() -> None:
 
 
 FORKING = """
-import os, signal, threading, time
+import os, signal, tempfile, threading
+from pathlib import Path
 from fray.errors import PoolClosedError
 from fray.job import create_job_ctx
 from tests.pool.clients import programs
 
+over = Path(tempfile.mkdtemp()) / "over"
+
 def fork(number, frame):
     global child
     child = os.fork()
+    if child:
+        over.touch()
 
 signal.signal(signal.SIGUSR1, fork)
 with create_job_ctx("pool", max_workers=1, head="process") as ctx:
@@ -217,7 +226,7 @@ with create_job_ctx("pool", max_workers=1, head="process") as ctx:
     ctx.get(counter.add.remote(1))
     threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1)).start()
     try:
-        ctx.get(ctx.run(time.sleep, 0.5), timeout=60)
+        ctx.get(ctx.run(programs.await_file, over), timeout=60)
     except PoolClosedError:
         os._exit(0 if child == 0 else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -80,8 +80,10 @@ def test_killed_after_its_nanny(driver: Driver) -> None:
     os.kill(nanny, signal.SIGKILL)
     driver.process.kill()
     assert settles(lambda: not marked_processes(driver.mark)), marked_processes(driver.mark)
-    # Nobody was left to remove the files: the next pool of this user does.
-    assert all(place.exists() for place in driver.places)
+    # Nobody was left to remove the files: the next pool of this user does, and one may have come already
+    # to those in shared memory.
+    _, disk = driver.places
+    assert disk.exists()
     command = [
         sys.executable,
         "-c",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from fray.job import JobContext
 from fray.runtime.pool.host.processes import children
 from fray.runtime.pool.transport.addresses import Address
 from tests.pool.chaos.inspection import nanny_of, pool_of
+from tests.pool.driver.processes import kill
 
 PATIENCE = 60.0
 
@@ -27,8 +26,7 @@ def test_a_task_for_which_no_worker_can_be_started_fails_and_later_ones_run(
     # As a cleaner of temporary directories would: those who are connected don't notice.
     socket = Path(Address.parse(pool._config.head).path)
     away = socket.rename(socket.with_suffix(".away"))
-    for worker in children(nanny_of(pool)):
-        os.kill(worker, signal.SIGKILL)
+    kill(children(nanny_of(pool)))
     with pytest.raises(WorkerStartError, match=r"couldn.t connect to the head"):
         ctx.get(ctx.run(pow, 2, 2), timeout=PATIENCE)
     away.rename(socket)

@@ -23,6 +23,7 @@ from fray.vocabulary import (
     EXIT_WORKER_REFUSED,
     PRIVATE_KEY_FILE,
 )
+from tests.pool.driver.processes import kill
 from tests.pool.hosts.pools import PATIENCE, wait_until
 from tests.pool.pods.attempt import COUNT_WORDS, COUNTED, HEAD_PORT, IN_POD, Attempt, identity, read_line
 from tests.pool.transport.certificates import write_key
@@ -309,8 +310,7 @@ def test_a_lost_worker_costs_no_answer(dask: DaskAttempt) -> None:
     assert read_line(program) == "begun\n"
     dask.start_worker(2)
     nanny = psutil.Process(lost.pid)
-    for process in (nanny, *nanny.children(recursive=True)):
-        process.kill()
+    kill((nanny.pid, *(child.pid for child in nanny.children(recursive=True))))
     assert read_line(program) == "[0, 1, 4, 9]\n"
 
 
