@@ -189,6 +189,19 @@ def test_no_call_reaches_who_else_has_the_address_by_now(
             assert context.get(context.get_actor(label).add.remote(), timeout=PATIENCE) == 1
 
 
+def test_who_looks_an_actor_up_that_it_saw_die_waits_for_the_next_start(
+    cluster: Cluster, context: JobContext
+) -> None:
+    counter = context.create_actor(programs.Counter, name="counter")
+    cluster.start_pod("counter")
+    for _ in range(3):
+        with pytest.raises(ActorDiedError):
+            context.get(context.get_actor("counter").end.remote(), timeout=PATIENCE)
+        # Maybe before its record says anything of that end.
+        assert context.get(context.get_actor("counter").add.remote(1), timeout=PATIENCE) == 1
+    assert context.get_actor("counter") == counter
+
+
 def test_a_constructor_that_exits_is_told_without_lines_of_frays_own(
     cluster: Cluster, context: JobContext
 ) -> None:

@@ -11,11 +11,14 @@ from typing import Any
 
 import pytest
 
+from e2e.cluster.command import await_condition
 from fray.errors import TaskCancelledError
 from fray.job import GeneratorFuture, JobContext, ObjectRef, TaskOptions
+from fray.job.calls import MethodCall
 from fray.job.threads import STREAM_ITEMS
-from fray.job.traits import Traits
-from tests.behaviour.gates import Gate, Signal
+from fray.job.traits import Feature, Traits
+from fray.runtime.actor_life import PROBE
+from tests.behaviour.gates import Gate, Signal, append, lines
 
 
 def numbers(count: int) -> Iterator[int]:
@@ -168,6 +171,34 @@ def test_endless_generators_pause_and_leave_room_for_others(
     assert ctx.get(ctx.run(len, "abc")) == 3
     assert [ctx.get(item) for item in itertools.islice(futures[0], 500)] == list(range(1, 501))
     assert [ctx.get(next(future)) for future in futures] == [501, 1, 1, 1]
+
+
+class Counting:
+    """Gives large pages without end, and notes each."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def pages(self) -> Iterator[bytes]:
+        for number in itertools.count():
+            append(self.path, str(number))
+            yield bytes([number % 256]) * 30_000
+
+
+@pytest.mark.needs(Feature.METRICS)  # a pool of Fray's
+def test_a_generator_waits_for_its_reader_although_others_ask_whether_its_actor_lives(
+    ctx: JobContext, tmp_path: Path
+) -> None:
+    noted = tmp_path / "noted"
+    group = ctx.create_actor_group(Counting, noted, name="counting", count=1)
+    (actor,) = group.wait_ready(timeout=60.0)
+    pages = actor.pages.remote()
+    assert ctx.get(next(pages), timeout=60)[0] == 0
+    await_condition("it is ahead as far as it may be", lambda: len(lines(noted)) >= 17, timeout=60.0)
+    for _ in range(50):  # what groups ask, and the supervisor of a FrayActor once
+        ctx.get(actor._submit(MethodCall(PROBE)), timeout=60)
+    assert len(lines(noted)) == 17
+    assert [ctx.get(page)[0] for page in itertools.islice(pages, 100)] == list(range(1, 101))
 
 
 @pytest.mark.traits(shared_memory=True)

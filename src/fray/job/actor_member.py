@@ -36,7 +36,7 @@ from fray.runtime.pool.joined_pool import ClientHost, JoinedPool, open_store
 from fray.runtime.pool.pod import read_objects_address
 from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.keys import TransportKey
-from fray.runtime.pool.worker.actor_host import ENDED_ITSELF, IDLE_SECONDS, SHUT_DOWN
+from fray.runtime.pool.worker.actor_host import ENDED_ITSELF, IDLE_SECONDS, SHUT_DOWN, UNTIL_END
 from fray.runtime.pool.worker_pod import build_resources
 from fray.vocabulary import (
     ENV_ACTOR_CLASS,
@@ -51,7 +51,7 @@ from fray.vocabulary import (
 __all__ = ["main"]
 
 LOOK_SECONDS: Final = 0.3
-"""How often it looks whether an idle actor lives; a busy one is told of at once."""
+"""How often it looks for hosts that are to join, and whether the actor is idle."""
 TEXT_LIMIT: Final = 1_000
 TRACEBACK_LIMIT: Final = 8_000
 """Characters that are told of an exception: the record is a ConfigMap."""
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             accelerators = {} if objects.is_unix else available_accelerators()
             if hosts > 1:
                 parts = _create_parts(pool, engine, call, hosts, accelerators)
-                _probe(parts, progress)
+                _await_all(parts, PROBE, progress)
                 actor = create_front(engine, parts)
                 # The parts first: that one is lost is told before what the front says of it.
                 watched = [*parts, actor]
@@ -101,15 +101,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 )
                 actor = ActorHandle(engine, engine.create_actor(call, options))
                 watched = parts = [actor]
-            _probe(watched, progress)
+            _await_all(watched, PROBE, progress)
             progress.constructing = False
             _await_signal(lambda: _ask_to_end(parts))
             news.tell(None)
             if idle_after := environ.get(ENV_ACTOR_IDLE_SECONDS):
                 _start_daemon(lambda: _watch_idle(actor, float(idle_after), news))
-            while True:
-                time.sleep(LOOK_SECONDS)
-                _probe(watched, progress)
+            _await_all(watched, UNTIL_END, progress)  # raises at once when one ends
         except BaseException as error:  # noqa: BLE001 - whatever it is, it's the actor's end
             if isinstance(error, ActorDiedError) and error.reason == ENDED_ITSELF:
                 news.tell({"ended": ENDED_ITSELF})
@@ -157,9 +155,9 @@ def _load(environ: Mapping[str, str]) -> Call:
     return Call(getattr(import_module(module), name), (), {})
 
 
-def _probe(actors: Sequence[ActorHandle[Any]], progress: _Progress) -> None:
-    """Return once all have come to this call; raises what a constructor raised, or the end of one."""
-    failure = find_failure([_call(actor, PROBE) for actor in actors])
+def _await_all(actors: Sequence[ActorHandle[Any]], method: str, progress: _Progress) -> None:
+    """Return once all have answered; raises what a constructor raised, or the end of one."""
+    failure = find_failure([_call(actor, method) for actor in actors])
     if failure is not None:
         place, error = failure
         progress.where = f"host {place}: " if place < progress.hosts > 1 else ""

@@ -50,6 +50,11 @@ class MemberEngine(PoolEngine):
         self.deleted = False
         """Whether this process has deleted the actor: no further call goes to it, while its pod ends."""
 
+    @property
+    def died(self) -> bool:
+        """Whether this process knows that the actor has ended, although its server may be there still."""
+        return self._died is not None
+
     def take(self, ref: Any, deadline: float | None) -> Any:
         """Return the value of a ref; see `Engine`. Raises what became of the member, where it was lost."""
         try:
@@ -112,7 +117,12 @@ def connect(member: Member, reach: Reach, *, over: str = "", deadline: float | N
     """
     if (engine := _find(member.incarnation)) is not None:
         return engine
-    pool = join_member(reach, member, over=over, find=_find, deadline=deadline)
+
+    def is_over(incarnation: str) -> bool:
+        known = _find(incarnation)
+        return incarnation == over or (known is not None and known.died)
+
+    pool = join_member(reach, member, is_over=is_over, find=_find, deadline=deadline)
     if isinstance(pool, MemberEngine):
         return pool
     with _lock:

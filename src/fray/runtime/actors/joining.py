@@ -84,14 +84,15 @@ def join_member(
     reach: Reach,
     member: Member,
     *,
-    over: str = "",
+    is_over: Callable[[str], bool] = lambda _: False,
     find: Callable[[str], T | None] = lambda _: None,
     deadline: float | None = None,
 ) -> JoinedPool | T:
     """Return the pool of a member's present incarnation, or of the one that `member` names, once it's ready.
 
-    It isn't that of `over`, which is known to have ended. What `find` has for an incarnation is returned in
-    place of its pool, which is not joined then. `deadline` is a time of `time.monotonic`.
+    It isn't one that `is_over`, as is known although its record may not say so yet. What `find` has for an
+    incarnation is returned in place of its pool, which is not joined then. `deadline` is a time of
+    `time.monotonic`.
 
     Raises `ActorDiedError` if that one has ended, the FrayActor is gone, or its constructor has raised;
     `ActorUnavailableError` if it can't be reached: for 3 s where `member` names it, else for 10 minutes;
@@ -106,7 +107,7 @@ def join_member(
     while True:
         try:
             reach.start()
-            record = locate(reach.api, member, over=over)
+            record = locate(reach.api, member, is_over=is_over)
             if record is not None:
                 found = find(member.build_incarnation(record.pod_uid, record.start))
                 return _join(reach, member, record) if found is None else found
@@ -122,8 +123,10 @@ def join_member(
         pause = min(LONGEST_PAUSE, 2 * pause)
 
 
-def locate(api: ObjectApi, member: Member, *, over: str = "") -> MemberRecord | None:
-    """Return the record of the incarnation that is meant, if it is ready; None: not yet, or it is `over`.
+def locate(
+    api: ObjectApi, member: Member, *, is_over: Callable[[str], bool] = lambda _: False
+) -> MemberRecord | None:
+    """Return the record of the incarnation that is meant, if it is ready; None: not yet, or it `is_over`.
 
     Raises `ActorDiedError` if it has ended or will never be there, and `ApiError`.
     """
@@ -140,7 +143,7 @@ def locate(api: ObjectApi, member: Member, *, over: str = "") -> MemberRecord | 
     if member.incarnation not in ("", incarnation):
         raise ActorDiedError(member.label, "its process was started anew, and what it had is lost", story)
     if record.ready:
-        return None if incarnation == over else record
+        return None if is_over(incarnation) else record
     if member.incarnation:
         raise ActorDiedError(member.label, "its process has ended", story)
     if record.gave_up(member.max_task_retries):

@@ -28,7 +28,7 @@ from fray.runtime.pool.worker.failures import no_thread
 from fray.runtime.pool.worker.functions import Function
 from fray.runtime.pool.worker.threads import ElasticThreads, Inbox, Work, start_apart, threads_of_tasks
 
-__all__ = ["ENDED_ITSELF", "IDLE_SECONDS", "SHUT_DOWN", "ActorHost"]
+__all__ = ["ENDED_ITSELF", "IDLE_SECONDS", "SHUT_DOWN", "UNTIL_END", "ActorHost"]
 
 ENDED_ITSELF: Final = "it has ended itself"
 """What callers learn of an actor whose own code was done."""
@@ -36,8 +36,10 @@ SHUT_DOWN: Final = "__shut_down__"
 """The method that asks an actor to end, and returns whether it cares: who doesn't can be ended at once."""
 IDLE_SECONDS: Final = "__idle_seconds__"
 """The method that returns for how long nobody has called it, since its constructor returned."""
-APART: Final = (SHUT_DOWN, IDLE_SECONDS)
-"""Methods of this host, which return at once, whatever the actor is busy with."""
+UNTIL_END: Final = "__until_end__"
+"""The method that never returns: its call fails once the actor ends, and no sooner."""
+APART: Final = (PROBE, SHUT_DOWN, IDLE_SECONDS, UNTIL_END)
+"""Methods of this host, none of which waits for its turn or takes one, whatever the actor is busy with."""
 
 FAILURE_TEXT: Final = 1_000
 """Characters that are told of what an actor fails with, besides the exception itself."""
@@ -212,7 +214,7 @@ class ActorHost:
         with actor.lock:
             ends = actor.leaving
             if not ends:
-                actor.used = actor.used if spec.method == PROBE else time.monotonic()
+                actor.used = time.monotonic()
                 actor.waiting.append(call)
                 self._start_waiting(actor)
         if ends:  # the head fails all calls that it has sent, once it hears of the end
@@ -289,6 +291,11 @@ class ActorHost:
 
     def _answer(self, actor: _Actor, call: TaskSpec) -> None:
         """Carry out a call of one of the methods `APART`."""
+        if call.method == UNTIL_END or (call.method == PROBE and actor.leaving):
+            return  # the head fails all calls that it has sent, once it hears of the end
+        if call.method == PROBE:
+            self._tell(TaskDone(call.id, self._execution.keep(call.id, None)))
+            return
         if call.method == IDLE_SECONDS:
             with actor.lock:
                 seconds = 0.0 if actor.waiting or actor.running else time.monotonic() - actor.used
@@ -383,24 +390,24 @@ class ActorHost:
             self._unbound(actor.bounded.pop())
 
     def _run(self, actor: _Actor, call: Call) -> None:
-        self._finish(actor, call, self._execution.run(call))
+        self._finish(actor, self._execution.run(call))
 
     def _start_async(self, actor: _Actor, call: Call) -> None:
         def end(error: Exception | None) -> None:
             if error is not None:  # code of the actor has cancelled it before it began
-                self._finish(actor, call, self._execution.ended_unrun(call))
+                self._finish(actor, self._execution.ended_unrun(call))
 
         actor.loop.start(self._run_async(actor, call), context=self._execution.new_context(), end=end)
 
     async def _run_async(self, actor: _Actor, call: Call) -> None:
-        self._finish(actor, call, await self._execution.run_async(call))
+        self._finish(actor, await self._execution.run_async(call))
 
-    def _finish(self, actor: _Actor, call: Call, done: TaskDone) -> None:
+    def _finish(self, actor: _Actor, done: TaskDone) -> None:
         with actor.lock:
             # An actor that has failed had told so: a word about the call would be one about its next try.
             actor.bounded.discard(done.id)
             if actor.running.pop(done.id, None) is not None:
-                actor.used = actor.used if call.command.spec.method == PROBE else time.monotonic()
+                actor.used = time.monotonic()
                 self._tell(done, soon=bool(actor.waiting))
             with self._lock:
                 self._callees.pop(done.id, None)
