@@ -161,7 +161,11 @@ def test_a_creator_of_another_class_gets_the_living_actor_with_its_own_methods(
     assert context.get(found.add.remote(), timeout=PATIENCE) == 6
     assert pod.is_ready
     assert cluster.actor("shared") == before
-    assert {call.method for call in cluster.api.calls if call.resource == FRAYACTORS} == {"POST", "GET"}
+    assert {call.method for call in cluster.api.calls if call.resource == FRAYACTORS} == {
+        "POST",
+        "GET",
+        "LIST",
+    }
 
 
 def test_an_actor_of_a_job_lives_on_in_its_next_attempt_until_that_creates_it_anew(

@@ -36,7 +36,7 @@ from fray.payload.callables import encode_callable
 from fray.runtime.actors.identity import Member
 from fray.runtime.actors.joining import PodReach, Reach
 from fray.runtime.actors.local_pod import LocalReach
-from fray.runtime.actors.objects import ActorObjects, NewActor, delete_actor
+from fray.runtime.actors.objects import ActorObjects, NewActor, count_members, delete_actor
 from fray.runtime.api.client import ApiAccess, ApiClient
 from fray.settings import STATE_DIR
 from fray.vocabulary import (
@@ -290,7 +290,7 @@ class NamedActors:
         )
         member, own = self._objects.create(new, get_if_exists=options.get_if_exists)
         if not own and count > 1:
-            count = self._objects.count_members(member)
+            count = count_members(self._objects.api, member)
         return build_handles(member, count, call if own else None, self._reach)
 
     def find(self, name: str) -> NamedActorHandle[Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fray.errors import ActorDiedError, ActorExistsError, ActorNotFoundError
+from fray.errors import ActorDiedError, ActorExistsError, ActorNotFoundError, AmbiguousActorError
 from fray.kube.resources import CONFIG_MAPS, FRAYACTORS, FRAYJOBS, SECRETS
 from fray.payload.callables import encode_callable
 from fray.runtime.actors.identity import DETACHED, Member, build_actor_name
@@ -186,6 +186,34 @@ def test_roots_share_detached_actors_alone(namespace: Namespace) -> None:
     assert ActorObjects(namespace.client).find("counter").uid == shared.uid
 
 
+def test_an_actor_that_somebody_has_applied_is_found_by_what_its_spec_says(namespace: Namespace) -> None:
+    spec = {"name": "counter", "entrypoint": {"class": "app:Counter"}}
+    applied = namespace.api.store(FRAYACTORS, {"metadata": {"name": "lessons"}, "spec": spec})
+    other = {**spec, "rootJob": "eval", "lifetime": "job"}
+    namespace.api.store(FRAYACTORS, {"metadata": {"name": "of-another-job"}, "spec": other})
+    seen = ActorObjects(namespace.client, job="train", root="train")
+    found = seen.find("counter")
+    assert (found.name, found.uid, found.label) == ("lessons", applied["metadata"]["uid"], "counter")
+    assert namespace.create(get_if_exists=True) == found
+    with pytest.raises(ActorExistsError):
+        namespace.create(get_if_exists=False)
+    # That of a job is found by the jobs of its tree, and first where Fray has named none.
+    own = namespace.api.store(
+        FRAYACTORS, {"metadata": {"name": "own"}, "spec": {**other, "rootJob": "train"}}
+    )
+    assert seen.find("counter").uid == own["metadata"]["uid"]
+    namespace.api.store(FRAYACTORS, {"metadata": {"name": "again"}, "spec": {**other, "rootJob": "train"}})
+    with pytest.raises(AmbiguousActorError, match="again, own"):
+        seen.find("counter")
+    # One that has ended has the name no more.
+    for name in ("own", "again"):
+        namespace.api.remove(FRAYACTORS, name)
+    namespace.api.store(FRAYACTORS, {"metadata": {"name": "lessons"}, "spec": {**spec, "stopped": True}})
+    with pytest.raises(ActorNotFoundError):
+        seen.find("counter")
+    assert namespace.create().name == build_actor_name(DETACHED, "counter")
+
+
 @pytest.mark.parametrize(
     "given",
     [
@@ -277,7 +305,7 @@ def test_nothing_is_written_to_an_actor_that_exists(namespace: Namespace, *, get
         namespace.create(job="eval", get_if_exists=get_if_exists, replicas=3)
     assert namespace.api.all(FRAYACTORS) == [before]
     calls = namespace.api.calls
-    assert {call.method for call in calls if call.resource == FRAYACTORS} == {"POST", "GET"}
+    assert {call.method for call in calls if call.resource == FRAYACTORS} == {"POST", "GET", "LIST"}
     assert [call.method for call in calls if call.resource == SECRETS] == ["POST"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from fray.job.calls import Call
 from fray.job.named_actors import build_handles
 from fray.job.options import ActorOptions
 from fray.runtime.actors.identity import DETACHED, build_actor_name
-from fray.runtime.actors.objects import claim_actor
+from fray.runtime.actors.objects import claim_actor, count_members, round_idle
 from fray.vocabulary import LABEL_MANAGED_BY, MANAGED_BY
 from fray.wire.frayactor import FRAYACTOR, ActorEntrypoint, FrayActor, FrayActorSpec
 from fray.wire.frayjob import FrayJob, ObjectMeta
@@ -40,6 +39,8 @@ def create_actors(
         lambda made: launch.build_secrets(built, made),
         get_if_exists=options.get_if_exists,
     )
+    if not own and count > 1:
+        count = count_members(reach.api, member)
     made_by = launch.request.resolve_entrypoint().callable_entrypoint
     call = None if made_by is None or not own else Call(made_by.callable, (), {})
     return build_handles(member, count, call, reach)
@@ -50,7 +51,6 @@ def build_actor(label: str, job: FrayJob, options: ActorOptions, count: int) -> 
 
     It belongs to no job, and lives until it is deleted. Nothing of it is judged.
     """
-    idle = options.idle_timeout
     spec = build_unjudged(
         FrayActorSpec,
         name=label,
@@ -64,7 +64,7 @@ def build_actor(label: str, job: FrayJob, options: ActorOptions, count: int) -> 
         max_concurrency=options.max_concurrency,
         max_restarts=options.max_restarts,
         max_task_retries=options.max_task_retries or None,
-        idle_seconds=None if idle is None else math.ceil(idle),
+        idle_seconds=round_idle(options.idle_timeout),
     )
     metadata = build_unjudged(ObjectMeta, name=job.metadata.name, labels={LABEL_MANAGED_BY: MANAGED_BY})
     return build_unjudged(

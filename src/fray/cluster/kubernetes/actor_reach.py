@@ -10,7 +10,7 @@ import base64
 import os
 import threading
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -22,6 +22,7 @@ from fray.cluster.kubernetes.session import Session
 from fray.errors import ClusterUnreachableError, TransportError
 from fray.kube.api import Manifest
 from fray.kube.errors import ApiError
+from fray.kube.objects import Page
 from fray.kube.resources import SECRETS, Resource
 from fray.runtime.actors.identity import Member
 from fray.runtime.pool.joined_pool import ClientHost, JoinedPool, open_store
@@ -64,6 +65,14 @@ class SessionApi:
     def get(self, resource: Resource, name: str, *, namespace: str | None = None) -> Manifest:
         """Return an object; raises `NotFoundError`."""
         return self._ask(lambda access: access.api.get(resource, name, namespace=namespace))
+
+    def list_pages(self, resource: Resource, *, namespace: str | None = None) -> Iterator[Page]:
+        """Return all objects of a kind, page by page."""
+
+        async def read(access: Access) -> list[Page]:
+            return [page async for page in access.api.list_pages(resource, namespace=namespace)]
+
+        yield from self._ask(read)
 
     def create(
         self, resource: Resource, body: Manifest, *, namespace: str | None = None, repeat: bool = False

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from fray.kube.errors import AlreadyExistsError, ConflictError, NotFoundError
-from fray.kube.objects import Manifest
+from fray.kube.objects import Manifest, Page
 from fray.kube.resources import FRAYACTORS, FRAYJOBS, Resource
 from fray.runtime.file_locks import is_locked, lock_beside_readers
 from fray.runtime.pool.transport.handshake import SECRET_SIZE
@@ -110,6 +110,10 @@ class FileApi:
                     path.unlink()
                     self._collect(found["metadata"]["uid"])
                     self._host(found["spec"]["entrypoint"]["hosted"]["server"]).unlink(missing_ok=True)
+
+    def list_pages(self, resource: Resource, *, namespace: str | None = None) -> Iterator[Page]:  # noqa: ARG002
+        """Return all objects of a kind, in one page."""
+        yield Page(self.list_all(resource), "")
 
     def list_all(self, resource: Resource) -> list[Manifest]:
         """Return all objects of a kind."""

@@ -21,6 +21,7 @@ from fray.errors import (
     ActorExistsError,
     ActorNotFoundError,
     ActorUnavailableError,
+    AmbiguousActorError,
     InvalidOptionError,
 )
 from fray.kube.errors import AlreadyExistsError, ApiError, NotFoundError
@@ -48,9 +49,11 @@ __all__ = [
     "build_limits",
     "check_lives",
     "claim_actor",
+    "count_members",
     "delete_actor",
     "find_end",
     "member_of",
+    "round_idle",
 ]
 
 GONE_SECONDS: Final = 120.0
@@ -99,7 +102,7 @@ class ActorObjects:
         attempt: int = 0,
         pause: Callable[[float], object] = time.sleep,
     ) -> None:
-        self._api = api
+        self.api = api
         self._job = job
         self._root = root
         self._attempt = attempt
@@ -109,7 +112,7 @@ class ActorObjects:
         """Create an actor; see `claim_actor`. Raises `InvalidOptionError` for a name that is too long."""
         body, parts = self._build(new)
         return claim_actor(
-            self._api,
+            self.api,
             body,
             lambda made: [_build_secret(part, made) for part in parts],
             get_if_exists=get_if_exists,
@@ -126,26 +129,28 @@ class ActorObjects:
             wanted.append(member)
         scopes = (self._root_job()["metadata"]["uid"], DETACHED) if self._root else (DETACHED,)
         for (name, index), scope in product(wanted, scopes):
-            found = _find_actor(self._api, build_actor_name(scope, name))
+            found = _find_actor(self.api, build_actor_name(scope, name))
             if found is None or "deletionTimestamp" in found["metadata"]:
                 continue
             if index < found["spec"].get("replicas", 1) and self._is_served(found):
                 return replace(member_of(found, label), index=index)
+        for (name, index), scope in product(wanted, scopes):
+            called = _find_called(self.api, name, "" if scope is DETACHED else self._root, scope)
+            for found in called:
+                if index < found["spec"].get("replicas", 1):
+                    if len(called) > 1:
+                        raise AmbiguousActorError(name, tuple(each["metadata"]["name"] for each in called))
+                    return replace(member_of(found, label), index=index)
         raise ActorNotFoundError(label)
-
-    def count_members(self, member: Member) -> int:
-        """Return how many members the actor of this one has; 1 where it is gone."""
-        found = _find_actor(self._api, member.name)
-        return 1 if found is None else int(found["spec"].get("replicas", 1))
 
     def _is_served(self, actor: Manifest) -> bool:
         """Return whether an actor that a process hosts has come so far; others are waited for by callers."""
         return "hosted" not in actor["spec"]["entrypoint"] or (
-            read_record(self._api, member_of(actor, "")) is not None
+            read_record(self.api, member_of(actor, "")) is not None
         )
 
     def _root_job(self) -> Manifest:
-        return self._api.get(FRAYJOBS, self._root, namespace=self._api.namespace)
+        return self.api.get(FRAYJOBS, self._root, namespace=self.api.namespace)
 
     def _build(self, new: NewActor) -> tuple[Manifest, tuple[SecretPart, ...]]:
         """Return the FrayActor, and the contents of its Secrets. Raises `InvalidOptionError` for its name."""
@@ -155,7 +160,7 @@ class ActorObjects:
             raise InvalidOptionError("name of an actor", f"{shown!r} ({len(new.label)} characters)", legal)
         if new.replicas > MOST_MEMBERS:
             raise InvalidOptionError("count", str(new.replicas), f"1 to {MOST_MEMBERS} members of a group")
-        job = self._api.get(FRAYJOBS, self._job, namespace=self._api.namespace) if self._job else NO_JOB
+        job = self.api.get(FRAYJOBS, self._job, namespace=self.api.namespace) if self._job else NO_JOB
         root = self._root_job() if self._root else NO_JOB
         scope = DETACHED if new.detached else root["metadata"]["uid"]
         name = build_actor_name(scope, new.label)
@@ -203,6 +208,11 @@ def _build_entrypoint(new: NewActor, name: str) -> tuple[Manifest, tuple[SecretP
     return {"callable": pickled}, parts
 
 
+def round_idle(idle_timeout: float | None) -> int | None:
+    """Return the seconds of a FrayActor's `idleSeconds`; None: it never ends for that."""
+    return None if idle_timeout is None or idle_timeout == math.inf else math.ceil(idle_timeout)
+
+
 def build_limits(
     max_concurrency: int | None,
     max_restarts: int | None,
@@ -214,9 +224,15 @@ def build_limits(
         "maxConcurrency": max_concurrency,
         "maxRestarts": max_restarts,
         "maxTaskRetries": max_task_retries,
-        "idleSeconds": None if idle_timeout in (None, math.inf) else math.ceil(idle_timeout),
+        "idleSeconds": round_idle(idle_timeout),
     }
     return {field: limit for field, limit in limits.items() if limit is not None}
+
+
+def count_members(api: ObjectApi, member: Member) -> int:
+    """Return how many members the actor of this one has; 1 where it is gone. Raises `ApiError`."""
+    found = _find_actor(api, member.name)
+    return 1 if found is None else int(found["spec"].get("replicas", 1))
 
 
 def claim_actor(
@@ -235,6 +251,22 @@ def claim_actor(
 
     Raises `ActorExistsError`, and `ActorUnavailableError` if one of its name takes too long to go.
     """
+    applied = _find_applied(api, body)
+    if applied is None:
+        return _claim(api, body, build_secrets, get_if_exists=get_if_exists, pause=pause)
+    if get_if_exists:
+        return member_of(applied, body["spec"]["name"]), False
+    raise ActorExistsError(body["spec"]["name"])
+
+
+def _claim(
+    api: ObjectApi,
+    body: Manifest,
+    build_secrets: Callable[[Manifest], Sequence[Manifest]],
+    *,
+    get_if_exists: bool,
+    pause: Callable[[float], object],
+) -> tuple[Member, bool]:
     name, label = body["metadata"]["name"], body["spec"]["name"]
     give_up_at = time.monotonic() + GONE_SECONDS
     while True:
@@ -275,6 +307,41 @@ def _find_actor(api: ObjectApi, name: str) -> Manifest | None:
         return api.get(FRAYACTORS, name, namespace=api.namespace)
     except NotFoundError:
         return None
+
+
+def _find_applied(api: ObjectApi, body: Manifest) -> Manifest | None:
+    """Return an actor that lives, and that programs call as they do this one, in its scope; else None."""
+    if _find_actor(api, body["metadata"]["name"]) is not None:
+        return None
+    owners = body["metadata"].get("ownerReferences") or [{"uid": DETACHED}]
+    called = _find_called(api, body["spec"]["name"], body["spec"].get("rootJob", ""), owners[0]["uid"])
+    return called[0] if called else None
+
+
+def _find_called(api: ObjectApi, label: str, root: str, uid: str) -> list[Manifest]:
+    """Return the living actors of a scope that programs call so, but for the one that programs create.
+
+    People who apply a FrayActor name it as they like. `root` is the job of the scope and `uid` that job's,
+    empty and `DETACHED` for detached ones. Raises `ApiError`.
+    """
+
+    def is_in_scope(actor: Manifest) -> bool:
+        if (actor["spec"].get("rootJob") or "") != root:
+            return False
+        owners = actor["metadata"].get("ownerReferences") or ()
+        jobs = [owner["uid"] for owner in owners if owner["kind"] == FRAYJOB_KIND]
+        return not root or not jobs or uid in jobs
+
+    return [
+        actor
+        for page in api.list_pages(FRAYACTORS, namespace=api.namespace)
+        for actor in page.items
+        if actor["spec"]["name"] == label
+        and actor["metadata"]["name"] != build_actor_name(uid, label)
+        and is_in_scope(actor)
+        and "deletionTimestamp" not in actor["metadata"]
+        and find_end(actor) is None
+    ]
 
 
 def _create_secret(api: ObjectApi, secret: Manifest) -> None:

@@ -98,6 +98,10 @@ class ObjectApi(Protocol):
         """Return an object; raises `NotFoundError`."""
         ...
 
+    def list_pages(self, resource: Resource, *, namespace: str | None = None) -> Iterator[Page]:
+        """Return all objects of a kind, page by page."""
+        ...
+
     def create(
         self, resource: Resource, body: Manifest, *, namespace: str | None = None, repeat: bool = False
     ) -> Manifest:
