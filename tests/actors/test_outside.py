@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import math
 import os
 import signal
 import subprocess
@@ -24,6 +25,7 @@ from fray.errors import (
     ActorExistsError,
     ActorNotFoundError,
     InvalidJobError,
+    InvalidOptionError,
     InvalidRequestError,
     UnsupportedFeatureError,
 )
@@ -96,14 +98,43 @@ def test_an_actor_that_is_created_from_outside_is_called_and_its_end_is_told(
     await_no_connection()
     with pytest.raises(ActorDiedError, match="started anew"):
         counter.add.remote(1)
-    shared = laptop.create_actor(
-        programs.Counter,
-        name="lab/counter",
-        options=ActorOptions(get_if_exists=True),
-        environment=image,
-    )
+    shared = laptop.create_actor(programs.Counter, name="lab/counter", get_if_exists=True, environment=image)
     assert context.get(shared.add.remote(1), timeout=PATIENCE) == 41
     assert shared == laptop.get_actor(name)
+
+
+def test_options_of_an_actor_are_keywords_as_in_a_context(
+    laptop: KubernetesCluster, cluster: Cluster
+) -> None:
+    image = create_environment(docker_image="train:1")
+    laptop.create_actor(
+        programs.Counter,
+        name="counter",
+        environment=image,
+        lifetime="detached",
+        preemptible=False,
+        num_cpus=0,
+        max_task_retries=2,
+        idle_timeout=math.inf,
+    )
+    spec = cluster.actor("counter")["spec"]
+    assert (spec["maxTaskRetries"], spec["placement"]["preemptible"]) == (2, False)
+    assert (spec["resources"]["cpu"], "idleSeconds" in spec) == ("1m", False)
+    with pytest.raises(InvalidOptionError, match="lifetime is 'ephemeral'"):
+        laptop.create_actor(programs.Counter, name="other", environment=image, lifetime="ephemeral")
+
+
+def test_a_group_that_is_there_has_the_members_that_it_has(
+    laptop: KubernetesCluster, cluster: Cluster
+) -> None:
+    image = create_environment(docker_image="train:1")
+    for count in (2, 4):
+        options = ActorOptions(get_if_exists=True)
+        group = laptop.create_actor_group(
+            programs.Seat, name="seats", count=count, options=options, environment=image
+        )
+        assert len(group) == 2
+    assert cluster.actor("seats")["spec"]["replicas"] == 2
 
 
 @pytest.mark.parametrize(

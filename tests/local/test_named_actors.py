@@ -192,6 +192,17 @@ def test_an_actor_that_nobody_calls_ends_and_one_that_is_done(cluster: LocalClus
     wait_until(lambda: cluster.get_actors() == [])
 
 
+def test_an_actor_that_a_program_creates_begins_without_any_call(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    class Server:
+        def __init__(self, begun: Path) -> None:
+            begun.touch()
+
+    cluster.create_actor(Server, tmp_path / "begun", name="server")
+    wait_until((tmp_path / "begun").exists)
+
+
 def test_a_program_creates_a_group_and_its_members_know_their_index(cluster: LocalCluster) -> None:
     class Seat:
         def __init__(self) -> None:

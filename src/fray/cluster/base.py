@@ -23,22 +23,37 @@ from fray.cluster.cluster_spec import ClusterSpec
 from fray.cluster.command_streams import CommandStreams
 from fray.cluster.failures import raise_failures, raise_first_failure
 from fray.cluster.progress import describe_frayjob
-from fray.errors import ActorNotFoundError, AmbiguousActorError, UnsupportedFeatureError, WaitTimeoutError
+from fray.errors import (
+    ActorNotFoundError,
+    AmbiguousActorError,
+    InvalidOptionError,
+    UnsupportedFeatureError,
+    WaitTimeoutError,
+)
 from fray.offered_names import offer_names
 from fray.payload.outcome import Outcome
 from fray.plan.gang_placement import NOTHING_READ, ClusterTopology
-from fray.types import Entrypoint, JobId, JobInfo, JobRequest, JobStatus, LogLine, MonitoredJob
+from fray.types import (
+    Entrypoint,
+    JobId,
+    JobInfo,
+    JobRequest,
+    JobStatus,
+    LogLine,
+    MonitoredJob,
+    ResourceConfig,
+)
 from fray.wire.frayjob import FrayJob
 
 if TYPE_CHECKING:
     from fray.job.actor_groups import ActorGroup
     from fray.job.actors import ActorHandle, HostedActor
     from fray.job.hosted_actors import Hosting
-    from fray.job.options import ActorOptions
+    from fray.job.options import ActorOptions, Lifetime
     from fray.legacy.tpu_topology import get_tpu_topology  # noqa: F401 - for readers of an earlier API
     from fray.runtime.actors.joining import Reach
     from fray.runtime.pool.view import PoolView
-    from fray.types import EnvironmentConfig, ResourceConfig
+    from fray.types import EnvironmentConfig
     from fray.wire.frayactor import FrayActor
 
 __all__ = ["MONITORED_LINES", "Cluster"]
@@ -47,6 +62,8 @@ logger = logging.getLogger(__name__)
 A = TypeVar("A")
 
 offer_names(__name__, ("fray.legacy.tpu_topology", "fray.types"))  # an earlier API had requests here
+LEAST_CPU: Final = "1m"
+"""What an actor asks for that is to need no CPU: an amount of 0 is none that a request can name."""
 MONITORED_LINES: Final = 100_000
 """Lines that `monitor` keeps for its caller, the last ones."""
 
@@ -279,12 +296,18 @@ class Cluster(abc.ABC):
         """Return how this process calls the actors of this place."""
         raise UnsupportedFeatureError("calling actors", "there are none here", "Use another cluster.")
 
-    def create_actor(
+    def create_actor(  # noqa: PLR0913 - as that of a context
         self,
         cls: Callable[..., A],
         /,
         *args: Any,
         name: str,
+        get_if_exists: bool = False,
+        lifetime: Lifetime | str | None = None,
+        preemptible: bool = True,
+        num_cpus: float | None = None,
+        max_task_retries: int | None = None,
+        idle_timeout: float | None = None,
         options: ActorOptions | None = None,
         resources: ResourceConfig | None = None,
         environment: EnvironmentConfig | None = None,
@@ -297,8 +320,13 @@ class Cluster(abc.ABC):
             cls: Its class, which is pickled with the arguments of its constructor.
             *args: Some of those.
             name: What `get_actor` finds it by, here and in jobs.
-            options: Of it: `get_if_exists`, `max_concurrency`, `max_restarts`, `max_task_retries` and
-                `idle_timeout`.
+            get_if_exists: Whether the actor that has the name is returned, instead of `ActorExistsError`.
+            lifetime: "detached", as it is without: it belongs to no job.
+            preemptible: Whether it may run on spot nodes.
+            num_cpus: Cores that it asks for, in place of those of `resources`; with 0 a thousandth.
+            max_task_retries: How often a call is made again that was lost with it; -1: without limit.
+            idle_timeout: Seconds without a call after which it ends for good.
+            options: Of it: `max_concurrency`, `max_restarts`, and those above.
             resources: What it runs on; as of a job when None.
             environment: What it finds there; as of a job when None.
             actor_config: What an earlier API calls `options`.
@@ -309,9 +337,25 @@ class Cluster(abc.ABC):
             RequestError: It can't be created as it is.
             UnsupportedFeatureError: There are no such actors here.
         """
-        from fray.job.options import ActorOptions  # noqa: PLC0415 - as above
+        from fray.job.calls import actor_options  # noqa: PLC0415 - as above
+        from fray.job.options import Lifetime  # noqa: PLC0415
 
-        new = replace(options or actor_config or ActorOptions(), name=name)
+        new = actor_options(
+            options or actor_config,
+            name=name,
+            get_if_exists=get_if_exists,
+            lifetime=lifetime,
+            preemptible=True,
+            num_cpus=None,
+            max_task_retries=max_task_retries,
+            idle_timeout=idle_timeout,
+        )
+        if lifetime is not None and new.lifetime is not Lifetime.DETACHED:
+            raise InvalidOptionError("lifetime", repr(lifetime), "detached: it belongs to no job")
+        if num_cpus is not None:
+            resources = replace(resources or ResourceConfig(), cpu=num_cpus or LEAST_CPU)
+        if not preemptible:
+            resources = replace(resources or ResourceConfig(), preemptible=False)
         request = _build_request(cls, args, kwargs, resources, environment)
         (handle,) = self._create_actors(request, new, 1)
         return handle

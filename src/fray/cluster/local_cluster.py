@@ -317,7 +317,9 @@ class LocalCluster(Cluster):
         call = Call(made_by.callable, tuple(made_by.args), made_by.kwargs)
         reach = self._reach()
         actors = NamedActors(ActorObjects(reach.api), reach)
-        return actors.create_group(call, replace(options, lifetime=Lifetime.DETACHED), count)
+        handles = actors.create_group(call, replace(options, lifetime=Lifetime.DETACHED), count)
+        reach.start()  # with the directory and the variables of this program, not of who calls it first
+        return handles
 
     def _hosting(self, name: str) -> Hosting:  # noqa: ARG002 - any process of this machine can
         from fray.job.hosted_actors import find_local_hosting, host_on_machine  # noqa: PLC0415 - as above
