@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from fray.kube.api import KubeApi, Manifest
 from fray.kube.errors import NotFoundError
@@ -120,6 +120,15 @@ def _control(kind: Kind[FrayActor], services: Services) -> Controller:
     )
 
 
+class _ChildRefusedError(RefusedError):
+    """An object of an actor can't be made: the actor as the server has it, and what its status is to say."""
+
+    def __init__(self, actor: Manifest, waiting: Waiting) -> None:
+        super().__init__(waiting.message)
+        self.actor = actor
+        self.waiting = waiting
+
+
 class _Reconciler:
     """Passes over FrayActors."""
 
@@ -167,7 +176,13 @@ class _Reconciler:
             self._store.update(await self._writer.write_status(body, status))
         # Those alone that were looked at: others may have gone since.
         self._cache(PODS, place[0]).forget_gone(place, [pod["metadata"]["uid"] for pod in observed.gone])
-        await self._apply(place, actor, observed, decision)
+        try:
+            await self._apply(place, actor, observed, decision)
+        except _ChildRefusedError as refused:
+            await self._tell_refusal(place, refused)
+            raise
+        if self._refusals.pop(place, None) is not None:
+            self._services.queue.add(self._kind.key(place))  # the status says so still
         looks = list[float]()
         if root is not None or actor.spec.entrypoint.hosted is not None:
             looks.append(ROOT_SECONDS)
@@ -199,8 +214,15 @@ class _Reconciler:
                 await delete_child(self._api, self._services.lease, STATEFUL_SETS, observed.members)
             case _:
                 pass
-        for step in decision.slices:
-            await self._step(place, actor, decision, step)
+        refusal: RefusedError | None = None
+        # First what ends: it may give room to what starts. One that is refused keeps no other member.
+        for step in sorted(decision.slices, key=lambda step: isinstance(step, StartSlice)):
+            try:
+                await self._step(place, actor, decision, step)
+            except RefusedError as refused:
+                refusal = refusal or refused
+        if refusal is not None:
+            raise refusal
 
     async def _step(
         self, place: Place, actor: FrayActor, decision: ActorDecision, step: StartSlice | EndSlice
@@ -327,8 +349,6 @@ class _Reconciler:
         # Before any pod that listens.
         await self._create_child(place, current, NETWORK_POLICIES, policy)
         made = await self._create_child(place, current, resource, members)
-        if self._refusals.pop(place, None) is not None:
-            self._services.queue.add(self._kind.key(place))
         self._cache(resource, place[0]).remember(made)
 
     async def _create_child(
@@ -349,19 +369,19 @@ class _Reconciler:
         lease = self._services.lease
         made = await create_child(self._api, lease, resource, child, find_stranger=find_stranger)
         if isinstance(made, Waiting):
-            await self._refuse(place, actor, made)
+            raise _ChildRefusedError(actor, made)
         return made
 
-    async def _refuse(self, place: Place, current: Manifest, refusal: Waiting) -> NoReturn:
-        """Tell why there are no pods, and raise `RefusedError`, by which it is tried again."""
-        if self._refusals.get(place) != refusal:
-            self._refusals[place] = refusal
-            actor = self._kind.parse(current)
-            observed = self._observe(place, actor, None)
-            status = self._decide(actor, observed, now=self._services.clock()).status.to_manifest()
-            if status != current.get("status"):
-                self._store.update(await self._writer.write_status(current, status))
-        raise RefusedError(refusal.message)
+    async def _tell_refusal(self, place: Place, refused: _ChildRefusedError) -> None:
+        """Let the status say why there are no pods."""
+        if self._refusals.get(place) == refused.waiting:
+            return
+        self._refusals[place] = refused.waiting
+        actor = self._kind.parse(refused.actor)
+        observed = self._observe(place, actor, None)
+        status = self._decide(actor, observed, now=self._services.clock()).status.to_manifest()
+        if status != refused.actor.get("status"):
+            self._store.update(await self._writer.write_status(refused.actor, status))
 
     async def _scale(self, members: Mapping[str, Any], replicas: int) -> None:
         """Give the StatefulSet another number of pods; raises `ConflictError` if another write came first."""

@@ -39,6 +39,7 @@ from fray.plan.timestamps import format_time
 from fray.plan.worker_observation import find_crash
 from fray.vocabulary import (
     ANNOTATION_AVOIDED,
+    FRAYJOB_KIND,
     LABEL_COMPLETION_INDEX,
     LABEL_JOBSET_UID,
     ActorReason,
@@ -156,7 +157,13 @@ def read_root(actor: FrayActor, root: Manifest | None) -> RootState:
     """Return how things stand with an actor's root job, of the FrayJob that has its name now, if one has."""
     name = actor.spec.root_job
     if root is None or is_ending(root) or not actor.has_root(name, root["metadata"]["uid"]):
-        return RootState(end=f"its root job {name} was deleted")
+        bound = any(owner.get("kind") == FRAYJOB_KIND for owner in actor.metadata.owner_references)
+        end = (
+            f"its root job {name} was deleted"
+            if bound
+            else f"there is no job {name}: make it before its actors"
+        )
+        return RootState(end=end)
     if find_condition(root, ConditionType.FINISHED, status="True"):
         return RootState(end=f"its root job {name} has ended")
     return RootState(suspended=bool((root.get("spec") or {}).get("suspend")))
@@ -455,6 +462,14 @@ def _derive_slices(
         else:
             # The first host alone may be ready.
             lacking[index] = _tell(waiting[str(index)])
+    strangers = {
+        read_index(
+            pod
+        ): f"pod {pod['metadata']['name']} has the labels of this member, and isn't of its JobSet: "
+        "the JobSet is made once that pod is gone"
+        for pod in observed.strangers
+        if not has_ended(pod)
+    }
     return [
         member.model_copy(
             update={
@@ -465,7 +480,10 @@ def _derive_slices(
                 "failed": plan.failed or member.failed,
                 "ready": member.ready and member.index in whole,
                 "restarts": max(member.restarts, plan.begun - 1),
-                "message": member.message or lacking.get(member.index) or _describe_pause(plan),
+                "message": member.message
+                or lacking.get(member.index)
+                or _describe_pause(plan)
+                or strangers.get(str(member.index)),
             }
         )
         for member in _derive_each(actor, observed, first, waiting)

@@ -394,9 +394,30 @@ def test_a_foreign_set_of_the_name_is_told_and_left_alone(actors: Actors) -> Non
     actors.await_condition("counter", "Accepted", "False", "NameTaken")
     found = actors.api.get(f"{actors.sets}/counter").body
     assert found["metadata"]["resourceVersion"] == theirs.body["metadata"]["resourceVersion"]
+    # Nothing is refused that isn't asked for.
+    actors.edit("counter", suspend=True)
+    actors.await_condition("counter", "Accepted", "True", "Valid")
+    actors.edit("counter", suspend=False)
+    actors.await_condition("counter", "Accepted", "False", "NameTaken")
     assert actors.api.delete(f"{actors.sets}/counter").ok
     actors.await_condition("counter", "Accepted", "True", "Valid")
     actors.await_set("counter", replicas=1)
+
+
+def test_a_member_whose_jobset_is_refused_keeps_no_other_one(actors: Actors) -> None:
+    actors.submit("model", resources={"tpu": {"type": "v5p-16"}})
+    theirs = actors.hands.await_jobset("model-0-a1")
+    spec = {key: theirs["spec"][key] for key in ("replicatedJobs",)}
+    body = {**theirs, "metadata": {"name": "scorer-0-a1"}, "spec": spec}
+    body.pop("status", None)
+    made = actors.api.post(actors.hands.jobsets, body)
+    assert made.ok, made.body
+    actors.submit("scorer", resources={"tpu": {"type": "v5p-16"}}, replicas=2)
+    actors.hands.await_jobset("scorer-1-a1")
+    actors.await_condition("scorer", "Accepted", "False", "NameTaken")
+    assert actors.api.delete(f"{actors.hands.jobsets}/scorer-0-a1").ok
+    actors.await_condition("scorer", "Accepted", "True", "Valid")
+    eventually(lambda: "ownerReferences" in actors.hands.await_jobset("scorer-0-a1")["metadata"])
 
 
 def test_an_actor_begins_once_what_is_left_of_an_earlier_one_of_its_name_is_gone(actors: Actors) -> None:
