@@ -462,11 +462,9 @@ def _derive_slices(
         else:
             # The first host alone may be ready.
             lacking[index] = _tell(waiting[str(index)])
+    why = "has the labels of this member, and isn't of its JobSet: the JobSet is made once that pod is gone"
     strangers = {
-        read_index(
-            pod
-        ): f"pod {pod['metadata']['name']} has the labels of this member, and isn't of its JobSet: "
-        "the JobSet is made once that pod is gone"
+        read_index(pod): f"pod {pod['metadata']['name']} {why}"
         for pod in observed.strangers
         if not has_ended(pod)
     }

@@ -134,8 +134,9 @@ class ActorObjects:
                 continue
             if index < found["spec"].get("replicas", 1) and self._is_served(found):
                 return replace(member_of(found, label), index=index)
+        listed = _list_actors(self.api)
         for (name, index), scope in product(wanted, scopes):
-            called = _find_called(self.api, name, "" if scope is DETACHED else self._root, scope)
+            called = _select_called(listed, name, "" if scope is DETACHED else self._root, scope)
             for found in called:
                 if index < found["spec"].get("replicas", 1):
                     if len(called) > 1:
@@ -314,15 +315,21 @@ def _find_applied(api: ObjectApi, body: Manifest) -> Manifest | None:
     if _find_actor(api, body["metadata"]["name"]) is not None:
         return None
     owners = body["metadata"].get("ownerReferences") or [{"uid": DETACHED}]
-    called = _find_called(api, body["spec"]["name"], body["spec"].get("rootJob", ""), owners[0]["uid"])
+    label, root = body["spec"]["name"], body["spec"].get("rootJob", "")
+    called = _select_called(_list_actors(api), label, root, owners[0]["uid"])
     return called[0] if called else None
 
 
-def _find_called(api: ObjectApi, label: str, root: str, uid: str) -> list[Manifest]:
+def _list_actors(api: ObjectApi) -> list[Manifest]:
+    """Return all FrayActors of the namespace. Raises `ApiError`."""
+    return [actor for page in api.list_pages(FRAYACTORS, namespace=api.namespace) for actor in page.items]
+
+
+def _select_called(actors: Sequence[Manifest], label: str, root: str, uid: str) -> list[Manifest]:
     """Return the living actors of a scope that programs call so, but for the one that programs create.
 
     People who apply a FrayActor name it as they like. `root` is the job of the scope and `uid` that job's,
-    empty and `DETACHED` for detached ones. Raises `ApiError`.
+    empty and `DETACHED` for detached ones.
     """
 
     def is_in_scope(actor: Manifest) -> bool:
@@ -334,8 +341,7 @@ def _find_called(api: ObjectApi, label: str, root: str, uid: str) -> list[Manife
 
     return [
         actor
-        for page in api.list_pages(FRAYACTORS, namespace=api.namespace)
-        for actor in page.items
+        for actor in actors
         if actor["spec"]["name"] == label
         and actor["metadata"]["name"] != build_actor_name(uid, label)
         and is_in_scope(actor)
