@@ -106,7 +106,7 @@ ELSEWHERE = {
     "FRAY_POOL_SOCKET": "hosts of jobs with workers of engine `fray`",
     **dict.fromkeys(
         ("FRAY_WORKERS_MIN", "FRAY_WORKERS_MAX", "FRAY_WORKERS_IDLE_SECONDS"),
-        "the head of a pool that asks for workers",
+        "the head of a pool",
     ),
     "FRAY_POD_IP": "jobs with workers, and pods of FrayActors",
     "FRAY_POD_NAME": "callables, and jobs with workers",
@@ -116,7 +116,7 @@ ELSEWHERE = {
         ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"), "jobs with workers of engine `ray`"
     ),
     "DASK_": "jobs with workers of engine `dask`",
-    "FRAY_WORKERS_SHAPE": "workers, and the head of a pool that asks for them",
+    "FRAY_WORKERS_SHAPE": "workers, and the head of a pool that asks for more",
     "JAX_PLATFORMS": "TPU, and jobs that a client launched",
     "JOB_COMPLETION_INDEX": "every job",
 }

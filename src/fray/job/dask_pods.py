@@ -16,7 +16,7 @@ import socket
 import sys
 import uuid
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, Final, NamedTuple
 
@@ -36,7 +36,7 @@ from fray.job.engine_pods import (
 from fray.payload.stamp import Stamp
 from fray.runtime.api.client import ApiAccess
 from fray.runtime.identity import Identity
-from fray.runtime.pool.head.scaling import JobScale, ScaleLimits, Scaling, read_most
+from fray.runtime.pool.head.scaling import JobScale, ScaleLimits, keep_scale, read_most
 from fray.runtime.pool.head_pod import RESTARTED, is_first, stand_by
 from fray.runtime.pool.messages.specs import Shape
 from fray.runtime.pool.pod import PodPool
@@ -62,9 +62,7 @@ class Standing(NamedTuple):
     versions: Versions
     """The scheduler's own."""
     released: bool
-    """Whether it has handed over what it held, since there is less work than workers, and is to end."""
-    running: int
-    """How many tasks it has."""
+    """Whether it has handed over what it held, since there are more workers than wanted, and is to end."""
 
 
 class Workers:
@@ -82,9 +80,8 @@ class Workers:
 
     def stand(self, name: str) -> list[Any]:
         """Answer a worker; see `Standing`. Lists, since messages have no tuples."""
-        worker = self._scheduler.workers.get(self._scheduler.aliases.get(name))
-        running = 0 if worker is None else len(worker.processing)
-        return [self._token, [*_read_versions()], worker is None and name in self._released, running]
+        gone = name not in self._scheduler.aliases
+        return [self._token, [*_read_versions()], gone and name in self._released]
 
     def count_wanted(self, offered: Shape) -> int:
         """See `Workload`: a thread for each task, and a worker for results that are held.
@@ -113,23 +110,38 @@ class Workers:
         """See `Workload`."""
         return sum(worker.name not in self._released for worker in self._scheduler.workers.values())
 
-    def release(self, surplus: int) -> None:
+    def release(self, surplus: int) -> int:
         """See `Workload`: what they hold goes to others first; who finds nobody to take it stays."""
-        idle = [
-            worker
-            for worker in self._scheduler.workers.values()
-            if not worker.processing and not worker.actors and worker.name not in self._released
-        ]
-        if chosen := {worker.name: worker.address for worker in idle[:surplus]}:
-            self._released.update(chosen)
+        return self._let_go([worker for worker in self._list_free() if not worker.processing][:surplus])
+
+    def retire(self, surplus: int) -> None:
+        """See `Workload`."""
+        busy = [worker for worker in self._list_free() if worker.processing]
+        for worker in sorted(busy, key=lambda worker: len(worker.processing))[:surplus]:
+            self._let_go([worker])  # each when its own tasks have ended
+
+    def _list_free(self) -> list[Any]:
+        """Return the workers that have no actor and weren't asked to go yet."""
+        workers = self._scheduler.workers.values()
+        return [worker for worker in workers if not worker.actors and worker.name not in self._released]
+
+    def _let_go(self, chosen: Sequence[Any]) -> int:
+        if chosen:
+            self._released.update(worker.name for worker in chosen)
             retiring = asyncio.ensure_future(self._retire(chosen))
             self._retiring.add(retiring)
             retiring.add_done_callback(self._retiring.discard)
+        return len(chosen)
 
-    async def _retire(self, chosen: Mapping[str, str]) -> None:
+    async def _retire(self, chosen: Sequence[Any]) -> None:
+        """Let workers hand over what they hold, together: what one hands over goes to none of the others."""
+        retire, addresses = self._scheduler.retire_workers, [worker.address for worker in chosen]
+        if any(worker.processing for worker in chosen):
+            await retire(workers=addresses, close_workers=False, remove=False)
+            await asyncio.gather(*map(_await_idle, addresses))
         # They close themselves: one that the scheduler closed would be back before it's known to be gone.
-        await self._scheduler.retire_workers(workers=list(chosen.values()), close_workers=False, remove=True)
-        self._released -= self._scheduler.aliases.keys() & chosen.keys()
+        await retire(workers=addresses, close_workers=False, remove=True)
+        self._released -= self._scheduler.aliases.keys() & {worker.name for worker in chosen}
 
 
 class Joining:
@@ -181,20 +193,13 @@ class Joining:
             async with asyncio.timeout(DRAIN_SECONDS):
                 address = nanny.worker_address
                 await nanny.scheduler.retire_workers(workers=[address], close_workers=False, remove=False)
-                while (await self._ask(nanny.scheduler)).running:  # noqa: ASYNC110 - another process knows
-                    await asyncio.sleep(LEAVE_SECONDS)
+                await _await_idle(address)
                 await nanny.scheduler.retire_workers(workers=[address], close_workers=False, remove=True)
 
     async def _is_refused(self, address: str) -> bool:
         """Return whether the scheduler doesn't want this worker any more; see `Join` for what it raises."""
-        from distributed.core import rpc  # noqa: PLC0415 - of the job's image
-        from distributed.security import Security  # noqa: PLC0415 - of the job's image
-
-        scheduler: Any = rpc(address, connection_args=Security().get_connection_args("worker"))
-        try:
+        async with _connect(address) as scheduler:
             standing = await self._ask(scheduler)
-        finally:
-            await scheduler.close_rpc()
         check_versions("distributed", head=standing.versions, worker=_read_versions())
         if self._token not in ("", standing.token):
             raise AttemptOverError(RESTARTED)
@@ -215,8 +220,38 @@ class Joining:
     async def _ask(self, scheduler: Any) -> Standing:
         """Return what the scheduler says of this worker; raises `OSError` where it doesn't answer."""
         async with asyncio.timeout(ANSWER_SECONDS):
-            token, versions, released, running = await scheduler.fray_stand(name=self._name)
-        return Standing(token, Versions(*versions), released, running)
+            token, versions, released = await scheduler.fray_stand(name=self._name)
+        return Standing(token, Versions(*versions), released)
+
+
+@contextlib.asynccontextmanager
+async def _connect(address: str) -> AsyncIterator[Any]:
+    """Give a connection to a scheduler or worker; what is asked raises `OSError` where it doesn't answer."""
+    from distributed.core import rpc  # noqa: PLC0415 - of the job's image
+    from distributed.security import Security  # noqa: PLC0415 - of the job's image
+
+    connection: Any = rpc(address, connection_args=Security().get_connection_args("worker"))
+    try:
+        yield connection
+    finally:
+        await connection.close_rpc()
+
+
+async def _await_idle(address: str) -> None:
+    """Return once a worker that retires runs no task, or is gone; what it hasn't begun runs elsewhere."""
+    from distributed.protocol.pickle import dumps  # noqa: PLC0415 - of the job's image
+
+    asked = dumps(is_at_work)
+    with contextlib.suppress(OSError):
+        async with _connect(address) as worker:
+            while (await worker.run(function=asked))["result"]:  # noqa: ASYNC110 - another process knows
+                await asyncio.sleep(LEAVE_SECONDS)
+
+
+def is_at_work(dask_worker: Any) -> bool:
+    """Return whether a worker runs a task, or may still begin one; Dask calls it in the worker's process."""
+    state = dask_worker.state
+    return bool(state.running or state.executing or state.long_running)
 
 
 def main(arguments: list[str], environ: Mapping[str, str], *, ready_port: int = POOL_READY_PORT) -> int:
@@ -265,7 +300,7 @@ async def _be_scheduler(pool: PodPool, environ: Mapping[str, str]) -> int:
         scheduler.set_metadata(keys=[OFFERS], value=[_resources_of(offered)] if offered else [])
         limits, access = ScaleLimits.from_env(environ), ApiAccess.in_pod(environ)
         if limits is not None and access is not None:
-            Scaling(loop, workers, limits=limits, scale=JobScale.from_env(environ, access)).start()
+            keep_scale(loop, workers, limits=limits, scale=JobScale.from_env(environ, access))
         sys.stdout.write(f"listening on {scheduler.address}\n")
         sys.stdout.flush()
         await ending.wait()

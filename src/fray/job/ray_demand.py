@@ -1,4 +1,4 @@
-"""How many workers there is work for in a Ray, and who asks the job's scale for them.
+"""How many workers there is work for in a Ray, and who keeps the number of a job's workers right.
 
 Ray's own autoscaler doesn't run. Its head says what waits and which nodes idle.
 """
@@ -11,14 +11,14 @@ import logging
 import os
 import signal
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Final
 
-from fray.job.engine_pods import Unheld, holds
+from fray.job.engine_pods import ANSWER_SECONDS, Unheld, holds
 from fray.job.ray_node import LOOK_SECONDS, connect, read_head_versions, write_offer
-from fray.runtime.pool.head.scaling import JobScale, ScaleLimits, Scaling
+from fray.runtime.pool.head.scaling import JobScale, ScaleLimits, keep_scale
 from fray.runtime.pool.machine.growth import count_missing
 from fray.runtime.pool.messages.specs import Shape
 from fray.runtime.pool.transport.addresses import Address
@@ -55,6 +55,8 @@ class RayWorkload:
     waiting: Sequence[tuple[Shape, int]] = ()
     others: Sequence[Mapping[str, float]] = ()
     """What ranks' nodes have: no CPU, and all else."""
+    keeping: Set[str] = frozenset()
+    """The nodes that actors run on."""
     stopped: bool = field(default=False, init=False)
     _released: set[str] = field(default_factory=set)
 
@@ -84,17 +86,31 @@ class RayWorkload:
         """See `Workload`."""
         return sum(node.id not in self._released for node in self.nodes)
 
-    def release(self, surplus: int) -> None:
+    def release(self, surplus: int) -> int:
         """See `Workload`: Ray drains them, and refuses for one that has work by now."""
+        idle = [node for node in self.nodes if node.idle]
+        return self._drain(idle, "DRAIN_NODE_REASON_IDLE_TERMINATION", surplus)
+
+    def retire(self, surplus: int) -> None:
+        """See `Workload`: Ray ends a node that it drains for this reason once nothing runs there."""
+        busy = [node for node in self.nodes if not node.idle and node.id not in self.keeping]
+        self._drain(busy, "DRAIN_NODE_REASON_PREEMPTION", surplus)
+
+    def _drain(self, nodes: Sequence[RayNode], reason: str, most: int) -> int:
         from ray.exceptions import RayError  # noqa: PLC0415 - of the job's image
 
-        reason = import_module(STATES).DrainNodeReason.Value("DRAIN_NODE_REASON_IDLE_TERMINATION")
-        chosen = [node for node in self.nodes if node.idle and node.id not in self._released]
-        for node in chosen[:surplus]:
+        number, drained = import_module(STATES).DrainNodeReason.Value(reason), 0
+        for node in nodes:
+            if drained == most:
+                break
+            if node.id in self._released:
+                continue
             with contextlib.suppress(RayError):  # the next look asks again
-                accepted, _ = self.gcs.drain_node(node.id, reason, "there is less work than workers", 0)
+                accepted, _ = self.gcs.drain_node(node.id, number, "there are more workers than asked for", 0)
                 if accepted:
                     self._released.add(node.id)
+                    drained += 1
+        return drained
 
     def look(self) -> None:
         """Ask the head what there is; raises what Ray raises."""
@@ -119,7 +135,7 @@ class RayWorkload:
 
 
 async def ask_for_workers(head: Address, limits: ScaleLimits, scale: JobScale) -> None:
-    """Keep a job's scale at what there is work for, once Ray's head is ready; SIGTERM ends the process."""
+    """Keep the number of a job's workers right, once Ray's head is ready; SIGTERM ends the process."""
     from ray.exceptions import RayError  # noqa: PLC0415 - of the job's image
 
     # At once, since a look at a head that has ended takes up to a minute, and nothing here needs an order.
@@ -127,14 +143,23 @@ async def ask_for_workers(head: Address, limits: ScaleLimits, scale: JobScale) -
     gcs = await await_head(head)
     workload, unheld = RayWorkload(gcs), Unheld()
     await asyncio.to_thread(write_offer, gcs, limits.offered)
-    Scaling(asyncio.get_running_loop(), workload, limits=limits, scale=scale).start()
+    keep_scale(asyncio.get_running_loop(), workload, limits=limits, scale=scale)
     while True:
         try:
             await asyncio.to_thread(workload.look)
+            if limits.most is None:
+                workload.keeping = await find_actor_nodes(gcs)
             unheld.tell(workload.find_unheld(limits.offered), limits.offered)
         except RayError as error:
             _log.warning("Ray's head doesn't say what work there is: %s", error)
         await asyncio.sleep(LOOK_SECONDS)
+
+
+async def find_actor_nodes(gcs: Any) -> set[str]:
+    """Return the nodes that actors run on, as the head knows them; raises what Ray raises."""
+    actors = (await gcs.async_get_all_actor_info(timeout=ANSWER_SECONDS)).values()
+    alive = [actor for actor in actors if actor.state == type(actor).ALIVE]
+    return {actor.address.node_id.hex() for actor in alive}
 
 
 async def await_head(head: Address) -> Any:

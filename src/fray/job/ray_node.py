@@ -174,11 +174,11 @@ class NodeProcess:
 
 
 def was_released(found: Any) -> bool:
-    """Return whether the head has drained a node, since there is less work than workers."""
+    """Return whether the head has drained a node, since there are more workers than asked for."""
     if found is None:
         return False
-    reasons = type(found.death_info)
-    return bool(found.death_info.reason == reasons.Reason.Value("AUTOSCALER_DRAIN_IDLE"))
+    drained = ("AUTOSCALER_DRAIN_IDLE", "AUTOSCALER_DRAIN_PREEMPTED")
+    return type(found.death_info).Reason.Name(found.death_info.reason) in drained
 
 
 def connect(head: Address) -> Any:

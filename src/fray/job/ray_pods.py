@@ -2,8 +2,8 @@
 
 `host` stands before the main program of each rank. It starts Ray's head in rank 0, and a raylet without CPUs
 in other ranks, since a driver needs a raylet beside it; then the program takes its place. `worker` runs a
-raylet with all that a worker's pod has. `demand` is a sidecar of rank 0's pod that asks for workers;
-elsewhere it waits. They read the rest from variables.
+raylet with all that a worker's pod has. `demand` is a sidecar of rank 0's pod that asks for workers,
+or lets those go that users want no more; elsewhere it waits. They read the rest from variables.
 """
 
 from __future__ import annotations

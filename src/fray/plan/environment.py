@@ -15,7 +15,8 @@ from fray.plan.gang import Gang, GangKind
 from fray.plan.kueue import derive_queue
 from fray.plan.manifests import Fact
 from fray.plan.names import Addresses
-from fray.plan.workers import describe_offer, has_keys, has_workers
+from fray.plan.settings import PlanSettings
+from fray.plan.workers import describe_offer, has_fixed_size, has_keys, has_workers
 from fray.vocabulary import (
     ACCEPTED_FILE,
     CERTIFICATE_FILE,
@@ -231,18 +232,24 @@ def build_offer(spec: FrayJobSpec) -> list[EnvEntry]:
     return [] if offer is None else [EnvEntry(ENV_WORKERS_SHAPE, "spec.workers.resources say so", offer)]
 
 
-def build_bounds(spec: FrayJobSpec) -> list[EnvEntry]:
-    """Return what the head asks for workers by; without maxReplicas users do, and never both."""
-    workers = spec.workers
+def build_bounds(job: FrayJob, settings: PlanSettings) -> list[EnvEntry]:
+    """Return what the head keeps the number of workers by; users write it without maxReplicas, never both.
+
+    Nothing where that number is fixed: workers that went wouldn't be followed by others.
+    """
+    workers = job.spec.workers
     if workers.max_replicas is None:
-        return []
+        if has_fixed_size(job, elastic=settings.kueue_elastic_jobs):
+            return []
+        why = "the head lets workers go, idle ones first, that are more than spec.workers.replicas"
+        return [EnvEntry(ENV_WORKERS_MIN, why, str(workers.min_replicas))]
     why = "the head asks for workers by demand"
     bounds = (
         (ENV_WORKERS_MIN, workers.min_replicas),
         (ENV_WORKERS_MAX, workers.max_replicas),
         (ENV_WORKERS_IDLE_SECONDS, workers.idle_seconds),
     )
-    return [*(EnvEntry(name, why, str(value)) for name, value in bounds), *build_offer(spec)]
+    return [*(EnvEntry(name, why, str(value)) for name, value in bounds), *build_offer(job.spec)]
 
 
 def _pool(spec: FrayJobSpec) -> list[EnvEntry]:

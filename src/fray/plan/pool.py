@@ -3,7 +3,7 @@
 The head is a native sidecar of hosts: the pods of a gang share one template, and that of rank 0 runs it, the
 others wait. It runs in the runtime's own image, since it never unpickles what users send, and ends after the
 program, as sidecars do; with it ends the attempt for all workers. Ray's head is in rank 0's main container
-instead, and the sidecar only asks for workers. Their variables are `environment`.
+instead, and the sidecar only keeps the number of workers right. Their variables are `environment`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ SIDECARS: Final = {
     "dask": _Sidecar(["fray.job.dask_pods", "scheduler"]),
     "ray": _Sidecar(
         ["fray.job.ray_pods", "demand"],
-        "asks for workers in rank 0's pod; if it ends it is started again, and the pool goes on meanwhile",
+        "keeps the number of workers right, in rank 0's pod; if it ends it is started again, and the pool "
+        "goes on meanwhile",
         POOL_DEMAND_CONTAINER,
     ),
 }
@@ -106,9 +107,9 @@ def build_pool_parts(
     engine = job.spec.workers.engine
     begun = f"each rank starts its part of {engine} first, rank 0 the head"
     before = [Fact("before the program", engine, begun)] if engine in LAUNCHERS else []
-    if before and not build_bounds(job.spec):
+    if before and not build_bounds(job, settings):
         return PoolParts((keys,), (mount,), facts=(keys_fact, *before))
-    sidecar, volume, fact = _build_sidecar(job.spec, gang, environment, settings=settings)
+    sidecar, volume, fact = _build_sidecar(job, gang, environment, settings=settings)
     if engine == "fray":
         # Nobody but the head can put another socket in the place of its own.
         socket = {"name": volume["name"], "mountPath": HEAD_MOUNT, "readOnly": True}
@@ -172,12 +173,13 @@ def _build_keys(*, awaited: bool) -> tuple[dict[str, Any], dict[str, Any], Fact]
 
 
 def _build_sidecar(
-    spec: FrayJobSpec, gang: Gang, environment: Sequence[EnvEntry], *, settings: PlanSettings
+    job: FrayJob, gang: Gang, environment: Sequence[EnvEntry], *, settings: PlanSettings
 ) -> tuple[dict[str, Any], dict[str, Any], Fact]:
     """Return the sidecar of an engine, a volume of its own, and why it is there.
 
     The volume is for the mark by which a head knows that it was restarted, and for the socket of Fray's own.
     """
+    spec = job.spec
     sidecar = SIDECARS[spec.workers.engine]
     injected = choose_injector(spec, settings) is not None
     mounts = [{"name": sidecar.name, "mountPath": HEAD_MOUNT}, _build_keys(awaited=True)[1]]
@@ -193,7 +195,7 @@ def _build_sidecar(
         "image": image,
         "command": build_module_command(*sidecar.module, injected=injected),
         "restartPolicy": "Always",
-        "env": [entry.to_manifest() for entry in (*own, state, metrics, *build_bounds(spec))],
+        "env": [entry.to_manifest() for entry in (*own, state, metrics, *build_bounds(job, settings))],
         "ports": [{"name": POOL_METRICS_PORT_NAME, "containerPort": POOL_METRICS_PORT}],
         "volumeMounts": mounts,
         "securityContext": {

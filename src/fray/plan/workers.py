@@ -3,9 +3,8 @@
 The Job controller gives each worker an index. One that exits with 0 because it was asked to, by the head or
 by a node that takes it away, hands over what it has, and its index is complete for ever. So a Job of workers
 has as many indexes as are complete plus as many workers as are wanted. An index that is given up is the
-highest, whatever its worker does. Where the head asks for workers, by demand, those that take tasks are left
-to it: it ends idle ones first. Where users do, the worker of such an index gets SIGTERM from its node, and
-hands over.
+highest, whatever its worker does. So workers that take tasks are left to the head, which lets idle ones go
+first, and only those that aren't ready yet lose their index.
 """
 
 from __future__ import annotations
@@ -36,6 +35,7 @@ __all__ = [
     "derive_worker_counts",
     "describe_offer",
     "find_removable",
+    "has_fixed_size",
     "has_keys",
     "has_workers",
 ]
@@ -80,6 +80,11 @@ def has_keys(spec: FrayJobSpec) -> bool:
     A callable comes from Fray's client and may use any context. A command that does asks for workers.
     """
     return spec.entrypoint.callable is not None or has_workers(spec)
+
+
+def has_fixed_size(job: FrayJob, *, elastic: bool) -> bool:
+    """Return whether its Jobs of workers keep their size: in a queue whose Kueue knows no `elastic` ones."""
+    return derive_queue(job).name is not None and not elastic
 
 
 def derive_wanted(spec: FrayJobSpec) -> int:
@@ -131,24 +136,20 @@ def decide_workers(job: FrayJob, jobs: Sequence[WorkerJob]) -> WorkerStep | None
             return RemoveWorkers(older.name)
     if newest.ended:
         return StartWorkers(newest.generation + 1, wanted) if newest.completed and wanted else None
-    completions = _derive_completions(newest, wanted, by_head=job.spec.workers.max_replicas is not None)
-    fixed = derive_queue(job).name is not None and not newest.elastic
-    if completions == newest.completions or fixed:
+    completions = _derive_completions(newest, wanted)
+    if completions == newest.completions or has_fixed_size(job, elastic=newest.elastic):
         return None
     return ResizeWorkers(newest.name, completions)
 
 
-def _derive_completions(job: WorkerJob, wanted: int, *, by_head: bool) -> int:
-    """Return how many indexes a Job of workers is to have.
-
-    Where the head says how many, no fewer than those that are ready leave.
-    """
+def _derive_completions(job: WorkerJob, wanted: int) -> int:
+    """Return how many indexes a Job of workers is to have: none of a worker that is ready is given up."""
     surplus = job.completions - job.succeeded - wanted
     if surplus <= 0:
         return job.succeeded + wanted
     completions = job.completions
     for index in range(job.completions - 1, -1, -1):
-        if not surplus or (by_head and (job.ready is None or index in job.ready)):
+        if not surplus or job.ready is None or index in job.ready:
             break
         if index not in job.complete:
             completions, surplus = index, surplus - 1

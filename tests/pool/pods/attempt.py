@@ -31,6 +31,7 @@ __all__ = [
     "COUNT_WORDS",
     "HEAD_PORT",
     "IN_POD",
+    "KEEP_BUSY",
     "METRICS_PORT",
     "Api",
     "Attempt",
@@ -90,6 +91,26 @@ print(sorted(total.items()), flush=True)
 """A main program of any engine."""
 COUNTED = "[('a', 3), ('b', 2), ('c', 3)]\n"
 """What it prints."""
+KEEP_BUSY = """
+from collections import deque
+from pathlib import Path
+from fray.job import get_default_job_ctx
+ctx = get_default_job_ctx()
+def run_noted(runs):
+    import time
+    with open(runs, "a") as log:
+        log.write("x")
+    time.sleep(0.05)
+    return 1
+refs, count = deque(ctx.run(run_noted, {runs!r}) for _ in range(8)), 0
+while not Path({stop!r}).exists():
+    count += ctx.get(refs.popleft())
+    refs.append(ctx.run(run_noted, {runs!r}))
+count += sum(ctx.get(list(refs)))
+print(count == Path({runs!r}).stat().st_size or (count, Path({runs!r}).stat().st_size), flush=True)
+"""
+"""A main program of any engine that leaves no worker idle until a file is there; then it prints whether each
+task ran once."""
 
 
 class Api:
@@ -262,9 +283,9 @@ class Attempt:
         """Start the program of a worker's pod."""
         return self.start(_WORKER, **self.variables(pod, **more))
 
-    def start_rank(self, rank: int, **more: str) -> subprocess.Popen[str]:
-        """Start the main process of a rank, which prints the square of 12."""
-        return self.start(IN_POD + _SQUARE, **self.variables(100 + rank, **identity(rank), **more))
+    def start_rank(self, rank: int, program: str = _SQUARE, **more: str) -> subprocess.Popen[str]:
+        """Start the main process of a rank, which by default prints the square of 12."""
+        return self.start(IN_POD + program, **self.variables(100 + rank, **identity(rank), **more))
 
     def start(self, program: str, **variables: str) -> subprocess.Popen[str]:
         """Start a program."""

@@ -25,7 +25,16 @@ from fray.vocabulary import (
 )
 from tests.pool.driver.processes import kill
 from tests.pool.hosts.pools import PATIENCE, wait_until
-from tests.pool.pods.attempt import COUNT_WORDS, COUNTED, HEAD_PORT, IN_POD, Attempt, identity, read_line
+from tests.pool.pods.attempt import (
+    COUNT_WORDS,
+    COUNTED,
+    HEAD_PORT,
+    IN_POD,
+    KEEP_BUSY,
+    Attempt,
+    identity,
+    read_line,
+)
 from tests.pool.transport.certificates import write_key
 
 PROGRAM = (
@@ -275,6 +284,28 @@ def test_workers_follow_the_work(dask: DaskAttempt) -> None:
     assert read_line(program) == "8\n"
     wait_until(lambda: api.scale == 0)
     assert [worker.wait(PATIENCE) for worker in workers] == [0, 0]
+
+
+def test_of_workers_that_users_want_no_more_one_goes_once_its_tasks_have_ended(
+    dask: DaskAttempt, tmp_path: Path
+) -> None:
+    api = dask.attempt.api
+    api.set_scale(2)
+    dask.start_scheduler(FRAY_WORKERS_MIN="0")
+    workers = [dask.start_worker(1), dask.start_worker(2)]
+    wait_until(lambda: all(dask.attempt.ask(pod) == 200 for pod in (1, 2)))
+    runs, stop = tmp_path / "runs", tmp_path / "stop"
+    program = dask.start_rank(KEEP_BUSY.format(runs=str(runs), stop=str(stop)))
+    wait_until(lambda: runs.exists() and runs.stat().st_size > 8)
+    api.set_scale(1)
+    wait_until(lambda: any(worker.poll() is not None for worker in workers))
+    assert sorted(str(worker.poll()) for worker in workers) == ["0", "None"]
+    stop.touch()
+    assert read_line(program) == "True\n"
+    # One that idles goes at once.
+    api.set_scale(0)
+    assert [worker.wait(PATIENCE) for worker in workers] == [0, 0]
+    assert api.scales == [2, 1, 0], "the scheduler writes none"
 
 
 MANY = """

@@ -1,7 +1,8 @@
-"""The head of a job with `maxReplicas` asks for workers when there is work, and gives idle ones back."""
+"""With `maxReplicas` the head asks for workers; without it users do, and the head chooses who goes."""
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from fray.errors import UnschedulableError
 from fray.job.options import TaskOptions
 from tests.pool.hosts.pools import PATIENCE, wait_until
-from tests.pool.pods.attempt import Attempt
+from tests.pool.pods.attempt import KEEP_BUSY, Attempt, read_line
 
 
 def wait_for(go_on: str) -> bool:
@@ -34,6 +35,51 @@ def test_workers_come_with_work_and_go_without(attempt: Attempt, tmp_path: Path)
     assert context.get(results, timeout=PATIENCE) == [True] * 3
     assert [worker.wait(PATIENCE) for worker in workers] == [0, 0]
     assert attempt.api.scale == 0
+
+
+def run_noted(runs: str, go_on: str) -> bool:
+    """Say where it runs, and return once somebody says so."""
+    Path(runs).write_text(os.environ["FRAY_POOL_OBJECTS"])
+    return wait_for(go_on)
+
+
+def test_of_workers_that_users_want_no_more_an_idle_one_goes_wherever_it_is(
+    attempt: Attempt, tmp_path: Path
+) -> None:
+    attempt.show_rank_0()
+    attempt.api.set_scale(3)
+    attempt.start_head(FRAY_WORKERS_MIN="0")
+    context = attempt.join()
+    workers = {pod: attempt.start_worker(pod, FRAY_WORKERS_SHAPE="CPU=1") for pod in (1, 2, 3)}
+    wait_until(lambda: all(attempt.ask(pod) == 200 for pod in workers))
+    runs, go_on = tmp_path / "runs", tmp_path / "go_on"
+    held = context.run(run_noted, str(runs), str(go_on))
+    wait_until(lambda: runs.exists() and runs.read_text() != "")
+    (busy,) = [pod for pod in workers if f":{attempt.address(pod)}:" in runs.read_text()]
+    attempt.api.set_scale(1)
+    assert [worker.wait(PATIENCE) for pod, worker in workers.items() if pod != busy] == [0, 0]
+    assert workers[busy].poll() is None
+    attempt.api.set_scale(0)
+    go_on.touch()
+    assert context.get(held, timeout=PATIENCE)
+    assert workers[busy].wait(PATIENCE) == 0
+    assert attempt.api.scales == [3, 1, 0], "the head writes none"
+
+
+def test_where_all_are_at_work_one_goes_once_its_tasks_have_ended(attempt: Attempt, tmp_path: Path) -> None:
+    attempt.show_rank_0()
+    attempt.api.set_scale(2)
+    attempt.start_head(FRAY_WORKERS_MIN="0")
+    workers = [attempt.start_worker(pod, FRAY_WORKERS_SHAPE="CPU=1") for pod in (1, 2)]
+    wait_until(lambda: all(attempt.ask(pod) == 200 for pod in (1, 2)))
+    runs, stop = tmp_path / "runs", tmp_path / "stop"
+    program = attempt.start_rank(1, KEEP_BUSY.format(runs=str(runs), stop=str(stop)))
+    wait_until(lambda: runs.exists() and runs.stat().st_size > 8)
+    attempt.api.set_scale(1)
+    wait_until(lambda: any(worker.poll() is not None for worker in workers))
+    assert sorted(str(worker.poll()) for worker in workers) == ["0", "None"]
+    stop.touch()
+    assert read_line(program) == "True\n"
 
 
 def test_what_no_worker_can_ever_hold_is_refused_and_the_rest_waits_for_workers(attempt: Attempt) -> None:

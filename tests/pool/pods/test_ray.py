@@ -24,6 +24,7 @@ from tests.pool.pods.attempt import (
     COUNT_WORDS,
     COUNTED,
     IN_POD,
+    KEEP_BUSY,
     Attempt,
     identity,
     read_line,
@@ -285,6 +286,32 @@ def test_a_lost_worker_costs_no_answer_and_one_that_is_asked_to_go_ends_its_task
     (tmp_path / "go").touch()
     assert read_line(rank_1) == "done\n"
     assert second.wait(PATIENCE) == 0
+
+
+def test_of_workers_that_users_want_no_more_one_goes_once_its_tasks_have_ended(
+    ray: RayAttempt, rank_0: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    api = ray.attempt.api
+    assert ray.demand is not None
+    kill(ray.demand)
+    api.set_scale(2)
+    by_users = ray.start(["demand"], 0, FRAY_WORKERS_MIN="0", **identity(0))
+    workers = [ray.start_worker(7), ray.start_worker(8)]
+    wait_until(lambda: all(ray.attempt.ask(pod) == 200 for pod in (7, 8)))
+    runs, stop = tmp_path / "runs", tmp_path / "stop"
+    send(rank_0, KEEP_BUSY.format(runs=str(runs), stop=str(stop)))
+    wait_until(lambda: runs.exists() and runs.stat().st_size > 8)
+    api.set_scale(1)
+    wait_until(lambda: any(worker.poll() is not None for worker in workers))
+    assert sorted(str(worker.poll()) for worker in workers) == ["0", "None"]
+    stop.touch()
+    assert read_line(rank_0) == "True\n"
+    # One that idles goes at once.
+    api.set_scale(0)
+    assert [worker.wait(PATIENCE) for worker in workers] == [0, 0]
+    assert api.scales[-3:] == [2, 1, 0], "nobody but users writes it"
+    kill(by_users)
+    ray.start_demand()
 
 
 @pytest.mark.parametrize("shown", [{"RAY_AUTH_TOKEN": "of another job"}, {"RAY_AUTH_MODE": "disabled"}])

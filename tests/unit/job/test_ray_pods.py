@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
 
@@ -121,6 +122,9 @@ def test_each_shape_that_no_worker_can_hold_is_told_once(caplog: pytest.LogCaptu
     assert "GPU: 1" in gpu
 
 
+IDLE = autoscaler_pb2.DrainNodeReason.Value("DRAIN_NODE_REASON_IDLE_TERMINATION")
+
+
 class Gcs:
     """A head that refuses to drain nodes that have work by now."""
 
@@ -128,21 +132,27 @@ class Gcs:
         self.busy = busy
         self.asked: list[str] = []
 
-    def drain_node(self, node: str, *_: object) -> tuple[bool, str]:
+    def drain_node(self, node: str, reason: int, *_: object) -> tuple[bool, str]:
         self.asked.append(node)
-        return node not in self.busy, ""
+        # Ray takes other reasons than that it idles for any node.
+        return reason != IDLE or node not in self.busy, ""
 
 
 def test_idle_workers_go_and_none_that_has_got_work() -> None:
     gcs = Gcs("b")
     nodes = [RayNode(name, {"CPU": 1.0}, idle=name != "c") for name in "abcd"]
     workload = RayWorkload(gcs, nodes)
-    workload.release(2)
-    assert gcs.asked == ["a", "b"]
-    assert workload.count_workers() == 3
-    workload.release(2)
-    assert gcs.asked == ["a", "b", "b", "d"]
+    assert workload.release(1) == 1
+    assert gcs.asked == ["a"]
+    assert workload.release(2) == 1
+    assert gcs.asked == ["a", "b", "d"]
     assert workload.count_workers() == 2
+    # Who has got work goes after it, as all that is at work and has no actor, where users want fewer.
+    workload.nodes = [replace(node, idle=False) for node in nodes]
+    workload.keeping = {"b"}
+    workload.retire(3)
+    assert gcs.asked == ["a", "b", "d", "c"]
+    assert workload.count_workers() == 1
 
 
 def test_only_workers_that_ray_calls_idle_may_go(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -183,7 +184,9 @@ def test_the_head_takes_nothing_from_hosts_that_ask_for_a_whole_machine() -> Non
 
 def test_the_head_asks_for_workers_only_where_their_number_is_bounded() -> None:
     names = {ENV_WORKERS_MIN, ENV_WORKERS_MAX, ENV_WORKERS_IDLE_SECONDS, ENV_WORKERS_SHAPE}
-    assert not names & set(variables(head_of(workers={"replicas": 4, "resources": {"cpu": "4"}})))
+    # Else it lets those go that are more than users ask for.
+    told = variables(head_of(workers={"replicas": 4, "minReplicas": 2, "resources": {"cpu": "4"}}))
+    assert {name: told[name] for name in names & told.keys()} == {ENV_WORKERS_MIN: "2"}
     asked = {"minReplicas": 1, "maxReplicas": 9, "idleSeconds": 5, "resources": {"cpu": "4"}}
     told = variables(head_of(workers=asked))
     assert {name: told[name] for name in names} == {
@@ -264,13 +267,22 @@ def test_processes_of_engine_dask_find_the_scheduler_by_dasks_own_configuration(
 def test_each_rank_starts_its_part_of_ray_before_its_program() -> None:
     environment = {"image": "mine", "pipPackages": ["ray"], "setup": ["true"]}
     pod = hosts(workers={"replicas": 1, "engine": "ray"}, environment=environment)
-    assert [one["name"] for one in pod["initContainers"]] == ["fray-runtime"]
     (main,) = pod["containers"]
     # Behind the packages and the setup, of which Ray may be one.
     begun = main["command"].index("fray.job.ray_pods")
     assert main["command"].index("--package=ray") < main["command"].index("setup") < begun
     assert main["command"][begun:] == ["fray.job.ray_pods", "host", "python", "-m", "train"]
     assert variables(main)["FRAY_POOL_HEAD"] == "rank-0:7077"
+
+
+@pytest.mark.parametrize("engine", ["fray", "dask", "ray"])
+def test_in_a_queue_that_fixes_their_number_the_head_lets_no_worker_go(engine: str) -> None:
+    """Another one would never follow, once users ask for more again."""
+    asked = {"workers": {"replicas": 4, "engine": engine}, "queue": {"name": "team"}}
+    for elastic in (False, True):
+        pod = hosts(replace(SETTINGS, kueue_elastic_jobs=elastic), **asked)
+        told = {name for sidecar in pod.get("initContainers", []) for name in variables(sidecar)}
+        assert (ENV_WORKERS_MIN in told) == elastic
 
 
 def test_a_sidecar_asks_for_workers_of_ray_by_demand_and_can_end_without_the_attempt() -> None:

@@ -12,7 +12,7 @@ import pytest
 from fray.errors import SettingError
 from fray.runtime.pool.head import scaling
 from fray.runtime.pool.head.dispatcher import Dispatcher
-from fray.runtime.pool.head.scaling import PoolWorkload, ScaleLimits, Scaling
+from fray.runtime.pool.head.scaling import PoolWorkload, ScaleLimits, keep_scale
 from fray.runtime.pool.messages.commands import StartWorker
 from fray.runtime.pool.messages.events import (
     ActorSubmitted,
@@ -26,6 +26,7 @@ from fray.runtime.pool.messages.specs import DRIVER, Stored
 from fray.runtime.pool.state import PoolState
 from tests.unit.pool.state_script import ONE, Script, make_actor
 
+ONE_CPU = (("CPU", 1.0),)
 FOUR = (("CPU", 4.0), ("GPU", 1.0))
 
 
@@ -93,6 +94,7 @@ def test_a_host_with_work_or_an_actor_is_wanted_and_no_idle_one() -> None:
     [
         ({}, None),
         ({"FRAY_WORKERS_MAX": "4"}, ScaleLimits(0, 4, 60.0)),
+        ({"FRAY_WORKERS_MIN": "2"}, ScaleLimits(2, None)),
         (
             {
                 "FRAY_WORKERS_MAX": "4",
@@ -114,6 +116,10 @@ def test_wrong_limits_are_refused(wrong: dict[str, str]) -> None:
         ScaleLimits.from_env({"FRAY_WORKERS_MAX": "1", **wrong})
 
 
+BY_DEMAND = ScaleLimits(least=1, most=3, idle_seconds=0.0)
+BY_USERS = ScaleLimits(least=1, most=None)
+
+
 class Job:
     """A job whose scale can be read and written, or fails once."""
 
@@ -121,10 +127,14 @@ class Job:
         self.replicas = replicas
         self.was_read = False
         self.fails = fails
+        self.reads_fail = 0
         self.written: list[int] = []
 
     def read(self) -> int:
         self.was_read = True
+        if self.reads_fail:
+            self.reads_fail -= 1
+            raise SettingError("anything", "that the head can't help")
         return self.replicas
 
     def write(self, replicas: int) -> None:
@@ -136,11 +146,16 @@ class Job:
 
 
 def run_scaling(
-    script: Script, job: Job, monkeypatch: pytest.MonkeyPatch, until: Callable[[list[HostLeaving]], bool]
+    script: Script,
+    job: Job,
+    monkeypatch: pytest.MonkeyPatch,
+    until: Callable[[list[HostLeaving]], bool],
+    limits: ScaleLimits = BY_DEMAND,
 ) -> list[HostLeaving]:
     """Let a head look again and again until something has happened; return which hosts were asked to go."""
     monkeypatch.setattr(scaling, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(scaling, "FAILED_SECONDS", 0.01)
+    monkeypatch.setattr(scaling, "FOLLOW_SECONDS", 0.01)
     asked: list[HostLeaving] = []
 
     def handle(source: int, event: HostLeaving) -> None:
@@ -149,10 +164,9 @@ def run_scaling(
 
     async def look() -> None:
         dispatcher = SimpleNamespace(state=script.state, stopped=False, handle=handle, flush=lambda: None)
-        limits = ScaleLimits(least=1, most=3, idle_seconds=0.0)
         loop = asyncio.get_running_loop()
         workload = PoolWorkload(cast("Dispatcher", dispatcher))
-        Scaling(loop, workload, limits=limits, scale=job).start()
+        keep_scale(loop, workload, limits=limits, scale=job)
         happened = asyncio.Event()
 
         def watch() -> None:
@@ -209,3 +223,41 @@ def test_a_scale_that_somebody_else_has_written_is_overwritten_before_workers_go
 
     run_scaling(script, job, monkeypatch, until)
     assert job.replicas == 1
+
+
+def test_of_more_workers_than_users_ask_for_idle_ones_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not those of the highest indexes: 3 is at work, and keeps what it has."""
+    script = Script(1, 1, 1)
+    script.submit(1)
+    (busy,) = set(range(1, 4)) - set(script.state.list_idle_hosts())
+    job = Job(1)
+    job.reads_fail = 2
+    asked = run_scaling(script, job, monkeypatch, lambda asked: len(asked) == 2, BY_USERS)
+    assert busy not in {event.host for event in asked}
+    assert job.written == []
+
+
+def test_where_all_are_at_work_those_without_actors_go_once_their_tasks_have_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    script = Script(1, 1, 1)
+    commands = script.tell(DRIVER, ActorSubmitted(make_actor(9, shape=ONE_CPU), b"blob"))
+    [home] = [each.host for each in commands if isinstance(each, StartWorker)]
+    script.tell(DRIVER, WorkerJoined(4))
+    for number in (1, 2):
+        script.submit(number)
+    assert script.state.list_idle_hosts() == ()
+    asked = run_scaling(script, Job(1), monkeypatch, lambda asked: len(asked) == 2, BY_USERS)
+    assert {event.host for event in asked} == {1, 2, 3} - {home}
+
+
+def test_no_worker_goes_while_users_ask_for_as_many_as_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    script, job = Script(1, 1), Job(0)
+    looks = iter(range(20))
+    limits = ScaleLimits(least=2, most=None)
+    assert run_scaling(script, job, monkeypatch, lambda _: next(looks, None) is None, limits) == []
+    job, looks = Job(2), iter(range(20))
+    asked = run_scaling(
+        script, job, monkeypatch, lambda _: job.was_read and next(looks, None) is None, BY_USERS
+    )
+    assert asked == []

@@ -204,6 +204,10 @@ class PoolState:
         """Return the hosts that could go without any loss of work, those first that keep fewest objects."""
         return growth.list_idle(self._tables)
 
+    def list_movable_hosts(self) -> tuple[HostId, ...]:
+        """Return the hosts that could go once their tasks have ended, those first that have fewest."""
+        return growth.list_movable(self._tables)
+
     def count_running(self) -> int:
         """Return how many tasks and calls workers have, those sent ahead apart; cheaper than `stats`."""
         return count_running(self._tables)

@@ -22,7 +22,7 @@ from fray.runtime.pool.head.membership import Membership
 from fray.runtime.pool.head.metrics_server import MetricsServer
 from fray.runtime.pool.head.pages import PoolPages
 from fray.runtime.pool.head.peers import Peers
-from fray.runtime.pool.head.scaling import PoolWorkload, ScaleLimits, ScaleWriter, Scaling
+from fray.runtime.pool.head.scaling import PoolWorkload, ScaleLimits, ScaleWriter, keep_scale
 from fray.runtime.pool.host.processes import watch_end
 from fray.runtime.pool.messages.greetings import HostWelcome, PoolFailed
 from fray.runtime.pool.messages.specs import Shape
@@ -111,7 +111,7 @@ class _HeadProgram:
         config = self._config
         if config.limits is not None and config.scale is not None and not config.over:
             workload = PoolWorkload(self._dispatcher)
-            Scaling(self._loop, workload, limits=config.limits, scale=config.scale).start()
+            keep_scale(self._loop, workload, limits=config.limits, scale=config.scale)
         return [server.address for server in self._servers]
 
     async def _listen_in_pod(self, address: Address) -> None:

@@ -1,8 +1,11 @@
-"""The number of a job's workers follows the work there is: up at once, down some time after it has ended.
+"""The number of a job's workers follows the work there is, or what its users ask for.
 
-On the loop of an engine's head, which it never blocks: the job's scale is written by a thread. When it's
-lowered, idle workers are asked to go; those at work are never. The order matters: a worker that goes before
-the scale is lowered would be replaced.
+With `maxReplicas` the head writes the job's scale: more at once, fewer some time after the work has ended.
+Idle workers are asked to go then; those at work are never. The order matters: a worker that goes before the
+scale is lowered would be replaced. Without it users write the scale, and the head reads which number they
+want. Of more than those, idle ones go first, then those that have tasks alone, once these have ended.
+
+All on the loop of an engine's head, which is never blocked: threads read and write the scale.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from fray.runtime.api.scale import Demand, get_replicas, set_replicas
 from fray.runtime.pool.head.dispatcher import Dispatcher
 from fray.runtime.pool.machine.resources import UNBOUNDED
 from fray.runtime.pool.messages.events import HostLeaving
-from fray.runtime.pool.messages.specs import DRIVER, Shape
+from fray.runtime.pool.messages.specs import DRIVER, HostId, Shape
 from fray.runtime.pool.pod import read_number, read_offer
 from fray.vocabulary import (
     ENV_JOB_NAME,
@@ -30,7 +33,17 @@ from fray.vocabulary import (
     ENV_WORKERS_MIN,
 )
 
-__all__ = ["JobScale", "PoolWorkload", "ScaleLimits", "ScaleWriter", "Scaling", "Workload", "read_most"]
+__all__ = [
+    "Following",
+    "JobScale",
+    "PoolWorkload",
+    "ScaleLimits",
+    "ScaleWriter",
+    "Scaling",
+    "Workload",
+    "keep_scale",
+    "read_most",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +51,8 @@ LOOK_SECONDS: Final = 0.5
 """How often it looks how much work there is."""
 FAILED_SECONDS: Final = 5.0
 """How long it waits after a scale that couldn't be written."""
+FOLLOW_SECONDS: Final = 3.0
+"""How often it reads the scale that users write: each job with workers asks the API server for it."""
 
 
 class ScaleWriter(Protocol):
@@ -74,24 +89,31 @@ class JobScale:
 
 @dataclass(frozen=True)
 class ScaleLimits:
-    """The range of a job's workers, how long one may be idle, and what each offers (empty: not known)."""
+    """The range of a job's workers, how long one may be idle, and what each offers (empty: not known).
+
+    Where `most` is None users write the scale, and the rest but `least` says nothing.
+    """
 
     least: int
-    most: int
-    idle_seconds: float
+    most: int | None
+    idle_seconds: float = 60.0
     offered: Shape = ()
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> ScaleLimits | None:
-        """Return what `environ` says; None: the head asks for no workers.
+        """Return what `environ` says; None: the number of workers is no business of the head.
 
         Raises `SettingError` for what is no number.
         """
-        if not environ.get(ENV_WORKERS_MAX):
+        most, least = environ.get(ENV_WORKERS_MAX), environ.get(ENV_WORKERS_MIN)
+        if not (most or least):
             return None
+        lowest = int(read_number(least or "0", ENV_WORKERS_MIN))
+        if not most:
+            return cls(lowest, None)
         return cls(
-            least=int(read_number(environ.get(ENV_WORKERS_MIN) or "0", ENV_WORKERS_MIN)),
-            most=int(read_number(environ[ENV_WORKERS_MAX], ENV_WORKERS_MAX)),
+            least=lowest,
+            most=int(read_number(most, ENV_WORKERS_MAX)),
             idle_seconds=read_number(environ.get(ENV_WORKERS_IDLE_SECONDS) or "60", ENV_WORKERS_IDLE_SECONDS),
             offered=read_most(environ),
         )
@@ -119,8 +141,11 @@ class Workload(Protocol):
     def count_workers(self) -> int:
         """Return how many workers there are."""
 
-    def release(self, surplus: int) -> None:
-        """Ask up to so many idle workers to go."""
+    def release(self, surplus: int) -> int:
+        """Ask up to so many idle workers to go; return how many were asked."""
+
+    def retire(self, surplus: int) -> None:
+        """Ask up to so many that are at work to go once that has ended; those with actors stay."""
 
 
 @dataclass(frozen=True)
@@ -142,18 +167,74 @@ class PoolWorkload:
         """See `Workload`."""
         return self.dispatcher.state.count_worker_hosts()
 
-    def release(self, surplus: int) -> None:
+    def release(self, surplus: int) -> int:
         """See `Workload`."""
-        for host in self.dispatcher.state.list_idle_hosts()[:surplus]:
-            self.dispatcher.handle(DRIVER, HostLeaving(host, "there is less work than workers"))
+        return self._let_go(self.dispatcher.state.list_idle_hosts()[:surplus])
+
+    def retire(self, surplus: int) -> None:
+        """See `Workload`."""
+        self._let_go(self.dispatcher.state.list_movable_hosts()[:surplus])
+
+    def _let_go(self, hosts: tuple[HostId, ...]) -> int:
+        for host in hosts:
+            self.dispatcher.handle(DRIVER, HostLeaving(host, "there are more workers than asked for"))
         self.dispatcher.flush()
+        return len(hosts)
 
 
-class Scaling:
-    """Keeps the scale of a job at what its engine has work for, from `start` on.
+def keep_scale(
+    loop: asyncio.AbstractEventLoop, workload: Workload, *, limits: ScaleLimits, scale: ScaleWriter
+) -> None:
+    """Keep the number of a job's workers right from now on, until the head has ended.
 
     Parameters: the `loop` of the head and its `workload`; the `limits`; the job's `scale`.
     """
+    if limits.most is None:
+        Following(loop, workload, least=limits.least, scale=scale).start()
+    else:
+        Scaling(loop, workload, limits=limits, most=limits.most, scale=scale).start()
+
+
+class Following:
+    """Lets workers go that are more than a job's users ask for, and more than `least`, from `start` on."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, workload: Workload, *, least: int, scale: ScaleWriter
+    ) -> None:
+        self._loop = loop
+        self._workload = workload
+        self._least = least
+        self._scale = scale
+        self._following: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Look from now on."""
+        self._loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        if self._workload.stopped:
+            return
+        if self._following is None and self._workload.count_workers() > self._least:
+            self._following = self._loop.create_task(self._follow())
+        self._loop.call_later(FOLLOW_SECONDS, self._look)
+
+    async def _follow(self) -> None:
+        try:
+            asked = max(self._least, await asyncio.to_thread(self._scale.read))
+        except FrayError as error:
+            _log.warning("nobody knows how many workers are asked for, so all stay: %s", error)
+        else:
+            surplus = self._workload.count_workers() - asked
+            if surplus > 0:
+                surplus -= self._workload.release(surplus)
+            if surplus > 0:
+                self._workload.retire(surplus)
+        finally:
+            self._following = None
+
+
+class Scaling:
+    """Keeps the scale of a job at what its engine has work for, from `start` on; see `keep_scale`."""
 
     def __init__(
         self,
@@ -161,11 +242,13 @@ class Scaling:
         workload: Workload,
         *,
         limits: ScaleLimits,
+        most: int,
         scale: ScaleWriter,
     ) -> None:
         self._loop = loop
         self._workload = workload
         self._limits = limits
+        self._most = most
         self._scale = scale
         self._demand = Demand()
         self._asked: int | None = None
@@ -201,7 +284,7 @@ class Scaling:
         limits = self._limits
         wanted = self._workload.count_wanted(limits.offered)
         self._demand, target = self._demand.note(wanted, now=now).derive_replicas(
-            now=now, idle_seconds=limits.idle_seconds, least=limits.least, most=limits.most
+            now=now, idle_seconds=limits.idle_seconds, least=limits.least, most=self._most
         )
         return target
 

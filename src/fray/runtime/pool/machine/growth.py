@@ -13,7 +13,7 @@ from fray.runtime.pool.machine.records import HostRecord, Needs
 from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.messages.specs import HostId
 
-__all__ = ["count_hosts", "count_missing", "count_waiting", "count_wanted", "list_idle"]
+__all__ = ["count_hosts", "count_missing", "count_waiting", "count_wanted", "list_idle", "list_movable"]
 
 ONE_CPU: Needs = (("CPU", UNITS),)
 
@@ -65,14 +65,28 @@ def list_idle(tables: Tables) -> tuple[HostId, ...]:
     return tuple(host.id for host in sorted(idle, key=lambda host: (host.memory, -host.id)))
 
 
+def list_movable(tables: Tables) -> tuple[HostId, ...]:
+    """Return the hosts at work that have no actor, those first whose tasks and calls are fewest."""
+    busy = [host for host in _workers(tables) if is_at_work(host) and not _has_actors(host)]
+    return tuple(host.id for host in sorted(busy, key=lambda host: (_count_tasks(host), -host.id)))
+
+
 def _workers(tables: Tables) -> Iterator[HostRecord]:
     return (host for host in tables.hosts.values() if host.wanted and not host.leaving)
 
 
 def _is_busy(host: HostRecord) -> bool:
     """Whether a host can't go without loss: an actor keeps it, at work or not."""
-    kept = any(worker.actors for team in host.teams.values() for worker in team.workers.values())
-    return kept or is_at_work(host)
+    return _has_actors(host) or is_at_work(host)
+
+
+def _has_actors(host: HostRecord) -> bool:
+    return any(worker.actors for team in host.teams.values() for worker in team.workers.values())
+
+
+def _count_tasks(host: HostRecord) -> int:
+    processes = [worker for team in host.teams.values() for worker in team.workers.values()]
+    return sum(len(one.running) + len(one.blocked) + len(one.ahead) for one in processes)
 
 
 def _count_room(offered: Sequence[tuple[str, float]], needs: Sequence[tuple[str, float]]) -> int:
