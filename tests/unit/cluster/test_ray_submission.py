@@ -114,6 +114,23 @@ def test_how_a_job_stands_before_it_tells(found: RayJob, withdrawn: bool, status
     assert (found.message or "") in (info.error_message or info.pending_reason or "")
 
 
+@pytest.mark.parametrize(
+    ("nodes", "reason", "told"),
+    [
+        ([{"CPU": 1.0}, {"CPU": 2.0}], "Unschedulable", "no node of Ray has CPU: 3; the job waits"),
+        ([{"CPU": 1.0}, {"CPU": 3.0}], "HostsStarting", "held back"),
+        ([], "HostsStarting", "held back"),
+    ],
+)
+def test_a_job_that_no_node_can_ever_hold_says_for_what_it_waits(
+    nodes: list[dict[str, float]], reason: str, told: str
+) -> None:
+    job, found = launched(resources={"cpu": 3}), ray_job("PENDING", message="held back")
+    info = describe_frayjob(derive_job(job, found, None, withdrawn=False, now=NOW, nodes=nodes))
+    assert info.reason == reason
+    assert told in (info.pending_reason or "")
+
+
 def test_what_the_program_tells_counts() -> None:
     told = derive_job(launched(), ray_job("STOPPED", ended_at=1.0), None, withdrawn=False, now=NOW)
     assert is_finished(told.status)

@@ -405,7 +405,9 @@ class RayCluster(Cluster):
             content = self._api.read_file(found.node, f"{reports_folder(submitted)}/job.json")
         reported = FrayJob.from_manifest(json.loads(content)) if content else None
         withdrawn = any(read_withdrawn(each) == found.id for each in jobs)
-        return derive_job(submitted, found, reported, withdrawn=withdrawn, now=datetime.now(UTC))
+        nodes = self._api.list_nodes() if found.status == "PENDING" else ()
+        now = datetime.now(UTC)
+        return derive_job(submitted, found, reported, withdrawn=withdrawn, now=now, nodes=nodes)
 
     def _read(
         self, job_id: JobId, choice: LogChoice, ranks: Collection[int], latest: int

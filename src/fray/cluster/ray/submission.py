@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -16,10 +16,12 @@ from typing import Any, Final
 from fray.cluster.local.jobs import derive_ended
 from fray.errors import FieldError, InvalidJobError, UnsupportedFeatureError
 from fray.job.calls import NON_PREEMPTIBLE
+from fray.job.engine_pods import holds
 from fray.job.ray_options import name_resources, resource_arguments
 from fray.plan.gang import derive_gang
 from fray.plan.observation import Waiting
 from fray.plan.status import Ending, Outlook, Stage, derive_status, is_finished
+from fray.runtime.pool.machine.resources import describe_shape
 from fray.vocabulary import ANNOTATION_LAUNCH, GROUP, ConditionType, Reason
 from fray.wire.frayjob import FrayJob, FrayJobSpec
 from fray.wire.quantities import parse_quantity
@@ -179,7 +181,13 @@ def reports_folder(job: FrayJob) -> str:
 
 
 def derive_job(
-    submitted: FrayJob, found: RayJob, reported: FrayJob | None, *, withdrawn: bool, now: datetime
+    submitted: FrayJob,
+    found: RayJob,
+    reported: FrayJob | None,
+    *,
+    withdrawn: bool,
+    now: datetime,
+    nodes: Sequence[Mapping[str, float]] = (),
 ) -> FrayJob:
     """Return a FrayJob with its status.
 
@@ -189,6 +197,7 @@ def derive_job(
         reported: As its program reported last; None before it runs, and where its node has gone.
         withdrawn: Whether somebody ended it while Ray held it back.
         now: The time.
+        nodes: What each node has, in use or not; empty: nobody knows.
     """
     job = reported or submitted
     if is_finished(job.status):
@@ -203,10 +212,19 @@ def derive_job(
         return job.model_copy(update={"status": derive_ended(job, ending, ended_at)})
     if reported is not None:
         return job
-    waiting = Waiting(Reason.HOSTS_STARTING, found.message or "Ray is starting the job")
+    waiting = _derive_waiting(job.spec, found, nodes)
     outlook = Outlook(Stage.STARTING, waiting=waiting)
     counts = RetryCounts(failures_used=0, preemptions_used=0)
     return job.model_copy(update={"status": derive_status(job, None, [], counts, outlook, now)})
+
+
+def _derive_waiting(spec: FrayJobSpec, found: RayJob, nodes: Sequence[Mapping[str, float]]) -> Waiting:
+    """Return why a job doesn't run yet. Ray's own message is the same whatever it waits for."""
+    asked = build_resources(spec)
+    if found.node is None and nodes and not any(holds(node, asked) for node in nodes):
+        shape = describe_shape(tuple(sorted(asked.items())))
+        return Waiting(Reason.UNSCHEDULABLE, f"no node of Ray has {shape}; the job waits until one has")
+    return Waiting(Reason.HOSTS_STARTING, found.message or "Ray is starting the job")
 
 
 def _whole_if_large(amount: float) -> float:
