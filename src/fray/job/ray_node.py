@@ -237,11 +237,14 @@ def build_token(key: bytes, job_uid: str) -> str:
 
 
 def write_token(token: str, path: Path) -> None:
-    """Write the token where all processes of this container look for it.
+    """Write the token where all processes of this pod look for it, unless one is there already.
 
-    Those of another container of the pod may look there at the same time.
+    That one is of the pod's first start, and Ray's head knows no other: keys may have been replaced since.
+    Another container of the pod may write at the same time.
     """
     own = path.with_name(f"{path.name}-{uuid.uuid4().hex}")
     own.touch(mode=0o600)
     own.write_text(token)
-    own.replace(path)
+    with contextlib.suppress(FileExistsError):
+        path.hardlink_to(own)
+    own.unlink()

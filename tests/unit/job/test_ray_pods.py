@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import stat
 import threading
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
@@ -17,7 +19,7 @@ from ray.exceptions import RpcError
 from fray.job import ray_demand, ray_pods
 from fray.job.engine_pods import Unheld, WorkerPod
 from fray.job.ray_demand import RayNode, RayWorkload, await_head
-from fray.job.ray_node import PORTS, build_start, build_token
+from fray.job.ray_node import PORTS, build_start, build_token, write_token
 from fray.runtime.pool.machine.resources import UNBOUNDED
 from fray.runtime.pool.messages.specs import Shape
 from fray.runtime.pool.transport.addresses import Address
@@ -58,6 +60,15 @@ def test_each_job_and_each_key_has_a_token_of_its_own() -> None:
     tokens = [build_token(*each) for each in itertools.product((b"key", b"rotated"), ("job", "other"))]
     assert len(set(tokens)) == 4
     assert build_token(b"key", "job") == tokens[0]
+
+
+def test_a_container_that_is_started_again_keeps_the_token_that_the_head_knows(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    write_token("of the keys that the head began with", file)
+    write_token("of keys that have replaced them", file)
+    assert file.read_text() == "of the keys that the head began with"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert list(tmp_path.iterdir()) == [file]
 
 
 @pytest.mark.parametrize(
