@@ -20,7 +20,7 @@ from pathlib import Path
 from e2e.cluster.build import cache_root
 from e2e.cluster.command import run
 from e2e.cluster.docker_engine import can_pull
-from e2e.cluster.errors import CommandError, MachineError
+from e2e.cluster.errors import ClusterError, CommandError, MachineError
 from e2e.cluster.machine import install_packages
 from tools.images import (
     DEFAULT_BASE,
@@ -34,14 +34,16 @@ from tools.images import (
     project_version,
 )
 
-__all__ = ["TEST_IMAGES", "build_images", "debian_base"]
+__all__ = ["ENGINES_IMAGE", "TEST_IMAGES", "build_images", "debian_base", "main"]
 
 ROOT = Path(__file__).resolve().parents[1]
 SUITES = {11: "bookworm", 13: "trixie"}
 """Debian release by the minor version of its Python 3. A callable needs the same Python where it runs."""
 DEFAULT_SUITE = "bookworm"
 TEST_IMAGES = (*IMAGES, Image("fray-ray", "e2e/ray.Dockerfile", parent="fray-runtime"))
-"""Everybody's, and the one that the scenario of engine `ray` runs."""
+"""Everybody's, and the one that has the packages of every engine of workers."""
+ENGINES_IMAGE = f"fray-ray:{project_version()}"
+"""What pods call that one."""
 SOURCES = (
     *("operator", "src", "examples/digits", "images"),
     *("e2e/ray.Dockerfile", "tools/locked_packages.py", "tools/images.py"),
@@ -208,5 +210,15 @@ def _only_one(folder: Path) -> Iterator[None]:
         yield
 
 
+def main() -> int:
+    """Build all; returns the exit code. What this machine lacks is printed, without a traceback."""
+    try:
+        build_images(TEST_IMAGES)
+    except (ClusterError, EngineError) as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
 if __name__ == "__main__":
-    build_images()
+    sys.exit(main())

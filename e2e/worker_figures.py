@@ -17,19 +17,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from e2e.images import TEST_IMAGES
+from e2e.images import ENGINES_IMAGE, TEST_IMAGES
 from e2e.installation import build_kubectl, build_release, load_images, open_cluster, print_measured, say
 from e2e.job_namespace import JobNamespace, build_job, open_job_namespace, until_told
 from fray.vocabulary import CONTAINER
-from tools.images import project_version
 
-__all__ = ["ENGINES", "FIGURES", "Figure", "Round", "build_markdown", "main", "order_engines"]
+__all__ = [
+    "ENGINES",
+    "FIGURES",
+    "Figure",
+    "Round",
+    "build_figures",
+    "build_markdown",
+    "choose_sizes",
+    "main",
+    "order_engines",
+]
 
 PROGRAM = Path(__file__).parent / "programs" / "engine_figures.py"
 ENGINES = ("fray", "ray", "dask")
 TITLES = {"fray": "Fray", "ray": "Ray", "dask": "Dask"}
-IMAGE = f"fray-ray:{project_version()}"
-"""For all of them, as it has them all."""
 WORKERS = 3
 WORKER = {"cpu": "50m", "memory": "1536Mi"}
 RANK_0 = {"cpu": "100m", "memory": "2Gi"}
@@ -65,8 +72,20 @@ FIGURES = (
     Figure("named_calls_ms", "its round trip p50, ms", None),
     Figure("transfer_seconds", "100 MB from worker to worker, s", 1, decimals=3),
     Figure("broadcast_seconds", "100 MB from rank 0 to 3 workers, s", 1, decimals=3),
-    Figure("shuffle_seconds", "shuffle, s", 2),
 )
+"""Those of every run; it has shuffles besides."""
+
+
+def build_figures(sizes: Sequence[int]) -> tuple[Figure, ...]:
+    """Return all rows of a run with shuffles of these sizes: so many tasks on each side."""
+    shuffles = (Figure(f"shuffle_{size}_seconds", f"shuffle {size} x {size}, s", 2) for size in sizes)
+    return (*FIGURES, *shuffles)
+
+
+def choose_sizes(engine: str, sizes: Sequence[int]) -> Sequence[int]:
+    """Return the shuffles that an engine does: Dask the first alone, since larger ones take it minutes."""
+    # It has a task for each part: the 2,500 of 50 x 50 take 4 s, so the 250,000 of 500 x 500 some 7 minutes.
+    return sizes[:1] if engine == "dask" else sizes
 
 
 def order_engines(engines: Sequence[str], number: int) -> list[str]:
@@ -75,13 +94,15 @@ def order_engines(engines: Sequence[str], number: int) -> list[str]:
     return [*engines[first:], *engines[:first]]
 
 
-def build_markdown(rounds: Sequence[Round], engines: Sequence[str]) -> str:
+def build_markdown(
+    rounds: Sequence[Round], engines: Sequence[str], figures: Sequence[Figure] = FIGURES
+) -> str:
     """Return the table: a row a figure, a column an engine, and how many times better Fray is."""
     peers = [engine for engine in engines if engine != "fray"] if "fray" in engines else []
     compared = [f"better than {TITLES[peer]} by" for peer in peers]
     heads = ["", *(TITLES[engine] for engine in engines), *compared, "goal, by Ray"]
     rows = [heads, ["---", *["--:"] * (len(heads) - 2), "---"]]
-    for figure in FIGURES:
+    for figure in figures:
         values = [_gather(rounds, engine, figure.name) for engine in engines]
         if not any(values):
             continue
@@ -113,18 +134,21 @@ def _judge(figure: Figure, ratio: float | None) -> str:
     return f"{'met' if ratio >= figure.least else 'not met'}: {figure.least:g} x"
 
 
-def measure(space: JobNamespace, engine: str, number: int, shuffled: int) -> dict[str, float]:
+def measure(space: JobNamespace, engine: str, number: int, sizes: Sequence[int]) -> dict[str, float]:
     """Return the figures of an engine, of whose job nothing runs before and after."""
     job = f"{engine}-{number}"
     workers = {"replicas": WORKERS, "engine": engine, "resources": WORKER}
     command = ["sh", "-c", until_told()]
-    space.submit(build_job(job, command, resources=RANK_0, environment={"image": IMAGE}, workers=workers))
+    space.submit(
+        build_job(job, command, resources=RANK_0, environment={"image": ENGINES_IMAGE}, workers=workers)
+    )
     space.await_workers(
         job, "all are ready", lambda told: told.get("ready") == WORKERS, seconds=START_SECONDS
     )
     time.sleep(SETTLE_SECONDS)
     (rank_0,) = space.pods(job)
-    program = ("python3", "-c", PROGRAM.read_text(encoding="utf-8"), engine, str(shuffled))
+    shuffles = map(str, choose_sizes(engine, sizes))
+    program = ("python3", "-c", PROGRAM.read_text(encoding="utf-8"), engine, *shuffles)
     words = (rank_0["metadata"]["name"], f"--container={CONTAINER}", "--", *program)
     told = space.kubectl("exec", *words, seconds=ROUND_SECONDS)
     space.tell(job)
@@ -139,12 +163,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m e2e.worker_figures", description=__doc__.partition("\n")[0]
     )
     parser.add_argument("--rounds", type=int, default=2, help="(default: %(default)s)")
-    parser.add_argument("--shuffle", type=int, default=50, help="tasks on each side (default: %(default)s)")
+    parser.add_argument(
+        "--shuffle",
+        default="50",
+        type=_read_sizes,
+        help="tasks on each side; several as 50,500, of which Dask does the first (default: %(default)s)",
+    )
     parser.add_argument(
         "--engines", default=",".join(ENGINES), type=_read_engines, help="(default: %(default)s)"
     )
     options = parser.parse_args(arguments)
-    return print_measured(lambda folder: build_markdown(_run(options, folder), options.engines))
+    figures = build_figures(options.shuffle)
+    return print_measured(lambda folder: build_markdown(_run(options, folder), options.engines, figures))
+
+
+def _read_sizes(text: str) -> list[int]:
+    try:
+        sizes = [int(each) for each in text.split(",")]
+    except ValueError:
+        sizes = []
+    if not sizes or min(sizes) < 1:
+        raise argparse.ArgumentTypeError("sizes are positive numbers, such as 50,500")
+    return sizes
 
 
 def _read_engines(text: str) -> list[str]:

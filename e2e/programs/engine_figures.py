@@ -1,7 +1,7 @@
 """Figures of one engine, each in its own idiom, from rank 0 of a job with three workers of one slot each.
 
-Run in the pod of rank 0 as `python3 -c SOURCE ENGINE SHUFFLED`. Prints a line of JSON: figures by name. Each
-result is compared with what it must be, so an engine that answers wrong has no figures.
+Run in the pod of rank 0 as `python3 -c SOURCE ENGINE SHUFFLED...`. Prints a line of JSON: figures by name.
+Each result is compared with what it must be, so an engine that answers wrong has no figures.
 """
 
 from __future__ import annotations
@@ -136,6 +136,12 @@ class Peer(ABC):
     def call_on(self, number: int, function: Callable[..., Any], *arguments: Any) -> Any:
         """Begin a call of a function on one of the workers."""
         return self.stations[number].do(function, *arguments)
+
+    def free_workers(self) -> None:
+        """End those actors; `call_on` knows nobody any more."""
+        for station in self.stations:
+            self.end(station)
+        self.stations = []
 
     @abstractmethod
     def shuffle(self, parts: int) -> list[int]:
@@ -386,16 +392,28 @@ def measure_data(peer: Peer) -> dict[str, float]:
     return {"transfer_seconds": statistics.median(moved), "broadcast_seconds": statistics.median(spread)}
 
 
-def measure(peer: Peer, shuffled: int) -> dict[str, float]:
-    """Return all figures of an engine."""
+def measure_shuffle(peer: Peer, shuffled: int) -> dict[str, float]:
+    """A shuffle with so many tasks on each side."""
+    wanted = [part * VALUES * shuffled for part in range(shuffled)]
+    return {f"shuffle_{shuffled}_seconds": clock(lambda: peer.shuffle(shuffled), wanted)}
+
+
+def measure(peer: Peer, first: int, *others: int) -> dict[str, float]:
+    """Return all figures of an engine, with shuffles of these sizes."""
     figures = measure_tasks(peer)
     figures |= measure_calls(peer, peer.create(Tally), "calls")
     if (named := peer.create_named(Tally)) is not None:
         figures |= measure_calls(peer, named, "named_calls")
-    seconds = clock(lambda: peer.shuffle(shuffled), [part * VALUES * shuffled for part in range(shuffled)])
-    return figures | {"shuffle_seconds": seconds} | measure_data(peer)
+    figures |= measure_shuffle(peer, first)
+    figures |= measure_data(peer)
+    # Behind all else: what larger ones leave in memory changes no other figure.
+    peer.free_workers()
+    for shuffled in others:
+        peer.shuffle(first)  # workers may have to start processes again, in place of the actors'
+        figures |= measure_shuffle(peer, shuffled)
+    return figures
 
 
 if __name__ == "__main__":
-    found = measure(PEERS[sys.argv[1]](), int(sys.argv[2]))
+    found = measure(PEERS[sys.argv[1]](), *map(int, sys.argv[2:]))
     print(json.dumps({name: round(value, 5) for name, value in found.items()}), flush=True)
