@@ -82,13 +82,13 @@ def build_release(kubectl: Kubectl, archives: Mapping[str, Path], folder: Path) 
     )
 
 
-def install_release(folder: Path, progress: Progress) -> Release:
+def install_release(folder: Path, progress: Progress, images: Sequence[Image] = IMAGES) -> Release:
     """The chart, installed for a whole cluster, which is made if need be; `folder` is for its programs.
 
-    Raises ClusterError.
+    `images` are those that the hosts get. Raises ClusterError.
     """
     layout = open_cluster(progress)
-    release = build_release(build_kubectl(folder), load_images(layout, progress), folder)
+    release = build_release(build_kubectl(folder), load_images(layout, progress, images), folder)
     progress("installing the chart")
     release.install()
     return release

@@ -1,6 +1,7 @@
 """`python -m e2e.worker_start`: how soon workers of a FrayJob give results. Prints JSON and judges nothing.
 
 `job`: seconds from the creation of a FrayJob with three workers until each has given its first result.
+`job_ray`: the same with workers of engine ray, in an image that has Ray.
 `bare`: from the creation of three bare pods of the same image until each has run a line of Python.
 `container`: from the start of a worker's container until its first task.
 `lost_head`: from the end of the head's process until the program of rank 0 gets the error.
@@ -24,13 +25,25 @@ from e2e.cluster import provider
 from e2e.cluster.command import await_condition
 from e2e.cluster.kubelets import kill_in_pod
 from e2e.cluster.layout import Layout
+from e2e.images import ENGINES_IMAGE, TEST_IMAGES
 from e2e.installation import install_release, print_measured, say
 from e2e.job_namespace import JobNamespace, build_job, open_job_namespace
 
-__all__ = ["find_image", "main", "measure_bare", "measure_job", "measure_lost_head", "run_program"]
+__all__ = [
+    "find_image",
+    "main",
+    "measure_bare",
+    "measure_job",
+    "measure_lost_head",
+    "measure_ray",
+    "run_program",
+]
 
 WORKERS = 3
 SMALL = {"cpu": "100m", "memory": "128Mi"}
+RANK_0_OF_RAY = {"cpu": "500m", "memory": "1Gi"}
+WORKER_OF_RAY = {"cpu": "200m", "memory": "512Mi"}
+"""Ray starts a dozen processes in each pod."""
 SECONDS = 300.0
 GOALS = {"job_more_than_bare_seconds": 1.5, "container_p95_seconds": 2.0, "lost_head_seconds": 10.0}
 PRINT_TIME = "import time; print(time.time())"
@@ -72,6 +85,19 @@ def measure_job(space: JobNamespace, name: str) -> tuple[float, list[float]]:
     created = time.time()
     first = run_program(space, name, FIRST_RESULTS, replicas=WORKERS)
     return max(now for now, _ in first) - created, [now - begun for now, begun in first]
+
+
+def measure_ray(space: JobNamespace, name: str) -> float:
+    """Return the seconds from the creation of a job of engine ray to its last worker's first result."""
+    command = ["python3", "-c", FIRST_RESULTS]
+    workers = {"replicas": WORKERS, "engine": "ray", "resources": WORKER_OF_RAY}
+    environment = {"image": ENGINES_IMAGE}
+    job = build_job(name, command, resources=RANK_0_OF_RAY, environment=environment, workers=workers)
+    created = time.time()
+    space.run(job, seconds=SECONDS)
+    # Words of Ray's stand before it, and may stand behind it.
+    (told,) = [line for line in space.logs(name)[0].splitlines() if line.startswith("[[")]
+    return float(max(now for now, _ in json.loads(told))) - created
 
 
 def run_program(space: JobNamespace, name: str, program: str, **workers: Any) -> Any:
@@ -149,16 +175,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(rounds: int, folder: Path) -> Mapping[str, Any]:
-    release = install_release(folder, say)
-    jobs, bare, containers, lost = list[float](), list[float](), list[float](), list[float]()
+    release = install_release(folder, say, TEST_IMAGES)
+    jobs, of_ray, bare = list[float](), list[float](), list[float]()
+    containers, lost = list[float](), list[float]()
     with open_job_namespace(release.kubectl, release) as space:
         measure_job(space, "first")  # nodes have the images now, and the namespace its keys
         image = find_image(space, "first")
+        measure_ray(space, "first-ray")
         for number in range(rounds):
             say(f"round {number + 1} of {rounds}")
             seconds, each = measure_job(space, f"job-{number}")
             jobs.append(seconds)
             containers += each
+            of_ray.append(measure_ray(space, f"ray-{number}"))
             bare.append(measure_bare(space, f"bare-{number}", image))
             lost.append(measure_lost_head(space, f"lost-{number}", provider.current_layout()))
     *_, p95 = statistics.quantiles(containers, n=20, method="inclusive")
@@ -167,6 +196,7 @@ def _run(rounds: int, folder: Path) -> Mapping[str, Any]:
         "processors": os.cpu_count(),
         "rounds": rounds,
         "job_seconds": round(statistics.median(jobs), 2),
+        "job_ray_seconds": round(statistics.median(of_ray), 2),
         "bare_seconds": round(statistics.median(bare), 2),
         "job_more_than_bare_seconds": round(statistics.median(map(float.__sub__, jobs, bare)), 2),
         "lost_head_seconds": [round(each, 2) for each in lost],
