@@ -9,12 +9,15 @@ import contextlib
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from e2e.cluster.command import run
 from e2e.cluster.errors import CommandError, MachineError
 from e2e.cluster.layout import BRIDGE_ADDRESS, HOST_NETWORK, LINK_PREFIX, POD_NETWORK, SERVICE_NETWORK
+from e2e.cluster.lock import hold_lock
 from e2e.cluster.paths import STATE
 
 __all__ = [
@@ -41,6 +44,7 @@ _PACKAGES = {
     "nsenter": "util-linux",
     "mount": "mount",
 }
+_PACKAGES_LOCK = Path(tempfile.gettempdir()) / "fray-debian-packages.lock"
 _CNI_PACKAGE = "containernetworking-plugins"
 _CNI_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))
 _DEVICES = Path("/sys/class/net")
@@ -67,20 +71,27 @@ def install_packages(packages: Mapping[str, str], progress: Callable[[str], None
 
     Raises MachineError.
     """
-    missing = [package for program, package in packages.items() if shutil.which(program) is None]
-    if not missing:
+
+    def find_missing() -> list[str]:
+        return [package for program, package in packages.items() if shutil.which(program) is None]
+
+    if not (missing := find_missing()):
         return
     if shutil.which("apt-get") is None or os.geteuid() != 0:
         raise MachineError(f"not installed: {', '.join(missing)}", "install them, then run it again")
-    progress(f"installing Debian packages: {' '.join(missing)}")
+    names = " ".join(missing)
+    waiting = partial(progress, f"waiting for another process that installs Debian packages: {names}")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    install = ["apt-get", "install", "-y", "-q", "--no-install-recommends"]
     try:
-        run(["apt-get", "update", "-q"], environment=environment)
-        run(["apt-get", "install", "-y", "-q", "--no-install-recommends", *missing], environment=environment)
+        # A second apt-get at the same time would fail; images may be built while a cluster is made.
+        with hold_lock(_PACKAGES_LOCK, on_wait=waiting):
+            if missing := find_missing():
+                progress(f"installing Debian packages: {' '.join(missing)}")
+                run(["apt-get", "update", "-q"], environment=environment)
+                run([*install, *missing], environment=environment)
     except CommandError as error:
-        raise MachineError(
-            f"could not install {' '.join(missing)}", "install them by hand, then run it again"
-        ) from error
+        raise MachineError(f"could not install {names}", "install them by hand, then run it again") from error
 
 
 def find_cni_plugins() -> Path | None:
