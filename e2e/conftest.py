@@ -15,6 +15,7 @@ from e2e.cluster import provider
 from e2e.cluster.api import Api
 from e2e.cluster.errors import CommandError, MachineError
 from e2e.cluster.layout import Layout
+from e2e.images import ENGINES_IMAGE, TEST_IMAGES
 from e2e.installation import build_kubectl, build_release, load_images, open_cluster
 from e2e.job_namespace import JobNamespace, open_job_namespace, remove_namespaces
 from e2e.kubectl import Kubectl
@@ -109,6 +110,13 @@ def cluster_wide(
     """The chart as it is installed for a whole cluster; `release` makes sure that it is there."""
     archives = load_images(layout, progress)
     return build_release(kubectl, archives, tmp_path_factory.mktemp("helm"))
+
+
+@pytest.fixture(scope="session")
+def engines_image(layout: Layout, progress: Callable[[str], None]) -> str:
+    """The image with the packages of all engines, on the hosts; only tests that want it wait for it."""
+    load_images(layout, progress, TEST_IMAGES)
+    return ENGINES_IMAGE
 
 
 @pytest.fixture(scope="session")

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import socket
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,7 @@ import yaml
 
 from e2e.cluster.command import await_condition
 from e2e.cluster.kubelets import kill_in_pod
-from e2e.cluster.layout import Layout
+from e2e.cluster.layout import BRIDGE_ADDRESS, Layout
 from e2e.cluster.provider import crash_host, restore_host
 from e2e.job_namespace import JobNamespace, build_job, open_job_namespace, until_told
 from e2e.kubectl import Kubectl
@@ -39,11 +42,20 @@ from fray.vocabulary import (
 )
 from fray_operator.auth_keys import AuthKeys, Step, apply_step, build_secret, parse_keys
 
+ROTATION = (Step.PREPARE, Step.SWITCH, Step.FORGET)
+"""Of the keys of a namespace, in this order."""
 PROGRAMS = Path(__file__).parent / "programs"
 WORD_COUNT = Path(__file__).parents[1] / "examples" / "wordcount"
 ENGINES = ("fray", "dask")
+"""Those whose pods are small; `ray` counts words beside them, and has `test_workers_ray.py`."""
 OFFLINE = [{"name": name, "value": "1"} for name in ("UV_OFFLINE", "UV_NO_INDEX")]
-"""The runtime's image has the packages of the example, and no network is needed."""
+"""The image has the packages of the example, and no network is needed."""
+WITHOUT_DNS = {"spec": {"dnsPolicy": "None", "dnsConfig": {"nameservers": [BRIDGE_ADDRESS]}}}
+"""Pods that ask this machine for names; see `take_questions`."""
+DNS_PORT = 53
+RANK_0_OF_ANY = {"cpu": "300m", "memory": "1Gi"}
+WORKER_OF_ANY = {"cpu": "50m", "memory": "512Mi"}
+"""Such that a job of each engine has room on one node; Ray starts a dozen processes in each pod."""
 COUNT_WORDS = (PROGRAMS / "count_words.py").read_text(encoding="utf-8")
 STRANGER = (PROGRAMS / "stranger.py").read_text(encoding="utf-8")
 CANARY = "/var/run/fray/pool-head/canary"
@@ -53,6 +65,8 @@ WITHOUT_KEYS = {"fray": {"by_plain_tcp", "by_bare_tls"}, "dask": {"by_dask_witho
 WITH_KEYS = {"fray": {"by_own_keys"}, "dask": {"by_dask_with_own_keys"}}
 """Those that one with keys of another namespace has besides."""
 PATIENCE = 240.0
+RAY_PATIENCE = 600.0
+"""Its dozen processes in each of four pods take minutes to start on a busy machine."""
 BEGIN = "-----BEGIN CERTIFICATE-----"
 WAIT = ["sh", "-c", 'until test -e /tmp/go; do sleep 0.1; done; exec "$@"', "wait"]
 """Runs the command behind it once it is let go."""
@@ -86,6 +100,11 @@ def pods_of(jobs: JobNamespace, job: str, role: Role) -> list[dict[str, Any]]:
     return [pod for pod in pods if pod["status"].get("phase") not in ("Succeeded", "Failed")]
 
 
+def uids_of(jobs: JobNamespace, job: str) -> set[str]:
+    """Those of the workers' pods that haven't ended."""
+    return {pod["metadata"]["uid"] for pod in pods_of(jobs, job, Role.WORKER)}
+
+
 def await_pods(jobs: JobNamespace, job: str, count: int) -> None:
     """Wait until so many workers are wanted and there, ready or not."""
     jobs.await_workers(
@@ -93,12 +112,31 @@ def await_pods(jobs: JobNamespace, job: str, count: int) -> None:
     )
 
 
-def await_ready(jobs: JobNamespace, job: str, count: int) -> None:
+def await_ready(jobs: JobNamespace, job: str, count: int, *, seconds: float = PATIENCE) -> None:
     jobs.await_workers(
         job,
         f"{count} are ready, no other is there",
         lambda told: told.get("ready") == count and len(pods_of(jobs, job, Role.WORKER)) == count,
+        seconds=seconds,
     )
+
+
+def await_replaced(
+    jobs: JobNamespace, job: str, *lost: dict[str, Any], count: int, seconds: float = PATIENCE
+) -> None:
+    """Wait until so many workers are ready, none of which is one of these pods."""
+    gone = {pod["metadata"]["uid"] for pod in lost}
+
+    def are_replaced() -> bool:
+        there = pods_of(jobs, job, Role.WORKER)
+        # The status may be one from before they were lost.
+        ready = sum(bool(find_condition(pod, "Ready", status="True")) for pod in there)
+        return (
+            jobs.workers(job).get("ready") == ready == count
+            and not {pod["metadata"]["uid"] for pod in there} & gone
+        )
+
+    await_condition("those that were lost are replaced", are_replaced, timeout=seconds, details=jobs.describe)
 
 
 def let_go(jobs: JobNamespace, job: str) -> None:
@@ -148,6 +186,38 @@ def read_keys(jobs: JobNamespace) -> AuthKeys:
     return keys
 
 
+def replace_keys(jobs: JobNamespace, step: Step, *names: str) -> None:
+    """Take a step of a rotation, and wait until every pod of these jobs has the keys."""
+    keys = apply_step(read_keys(jobs), step, now=datetime.now(UTC))
+    jobs.kubectl("apply", "--filename=-", stdin=json.dumps(build_secret(keys, namespace=jobs.name)))
+    await_condition(
+        f"all pods have the keys of step {step.value}",
+        lambda: all(set(accepted_keys(jobs, name)) == {keys.accepted} for name in names),
+        timeout=PATIENCE,
+        details=jobs.describe,
+    )
+
+
+def read_rounds(jobs: JobNamespace, job: str) -> list[set[str]]:
+    """The hosts that ran tasks in each round that `count_words.py` has done in rank 0."""
+    rank_0 = min(pod["metadata"]["name"] for pod in pods_of(jobs, job, Role.HOST))
+    # The file comes with the first round.
+    read = (f"--container={CONTAINER}", "--", "sh", "-c", "cat /tmp/rounds || true")
+    return [set(line.split()) for line in jobs.kubectl("exec", rank_0, *read).splitlines()]
+
+
+def await_rounds(jobs: JobNamespace, *names: str) -> None:
+    """Wait until `count_words.py` has begun and done a further round in rank 0 of each of these jobs."""
+    # The first that ends from here on may have begun before.
+    wanted = {name: len(read_rounds(jobs, name)) + 2 for name in names}
+    await_condition(
+        f"{', '.join(names)} count on",
+        lambda: all(len(read_rounds(jobs, name)) >= count for name, count in wanted.items()),
+        timeout=PATIENCE,
+        details=jobs.describe,
+    )
+
+
 def accepted_keys(jobs: JobNamespace, job: str) -> list[tuple[bytes, ...]]:
     """The certificates that each pod of a job accepts, as its kubelet has brought them."""
     read = (f"--container={CONTAINER}", "--", "cat", f"{KEYS_MOUNT}/{ACCEPTED_FILE}")
@@ -156,31 +226,51 @@ def accepted_keys(jobs: JobNamespace, job: str) -> list[tuple[bytes, ...]]:
     return [tuple(f"{BEGIN}{part}".encode() for part in text.split(BEGIN)[1:]) for text in texts]
 
 
-def start_word_count(jobs: JobNamespace, folder: Path, engine: str) -> None:
-    """Start the example in a job that has the engine's name, and whose program waits to be let go."""
+@contextmanager
+def take_questions() -> Iterator[None]:
+    """Take the questions of pods `WITHOUT_DNS`, and answer none: who asks waits in vain.
+
+    Ray asks for hosts outside of the cluster, beside what it does.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+        silent.bind((BRIDGE_ADDRESS, DNS_PORT))
+        yield
+
+
+def start_word_count(jobs: JobNamespace, folder: Path, engine: str, image: str) -> None:
+    """Start the example in a job that has the engine's name, and whose program waits to be let go.
+
+    But for the engine's line, the jobs are the same.
+    """
     job = yaml.safe_load((folder / "workers.yaml").read_text(encoding="utf-8"))
     job["spec"]["workers"]["engine"] = engine
     job["spec"]["entrypoint"]["command"] = [*WAIT, *job["spec"]["entrypoint"]["command"]]
-    job["spec"]["environment"]["env"] = OFFLINE
-    for each in (job["spec"], job["spec"]["workers"]):
-        each["resources"] = {"cpu": "100m", "memory": "512Mi"}
+    job["spec"]["environment"] |= {"env": OFFLINE, "image": image}
+    job["spec"] |= {"resources": RANK_0_OF_ANY, "podTemplate": WITHOUT_DNS}
+    job["spec"]["workers"] |= {"resources": WORKER_OF_ANY, "podTemplate": WITHOUT_DNS}
     path = folder / f"{engine}.yaml"
     path.write_text(yaml.safe_dump(job), encoding="utf-8")
     words, environ = jobs.fray("run", "--detach", f"--file={path}", f"--name={engine}")
     subprocess.run(words, env=environ, check=True, timeout=PATIENCE)
 
 
-def test_the_word_count_has_the_same_answer_on_every_engine(jobs: JobNamespace, tmp_path: Path) -> None:
+@pytest.mark.timeout(1800, func_only=True)
+def test_the_word_count_has_the_same_answer_on_every_engine(
+    jobs: JobNamespace, engines_image: str, tmp_path: Path
+) -> None:
+    """No pod can look up a name: where the head of its pool is, the API server says."""
     folder = tmp_path / "wordcount"
     shutil.copytree(WORD_COUNT, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    for engine in ENGINES:
-        start_word_count(jobs, folder, engine)
-    for engine in ENGINES:
-        await_ready(jobs, engine, 3)
-        let_go(jobs, engine)
+    every = (*ENGINES, "ray")
+    with take_questions():
+        for engine in reversed(every):  # the one that takes the longest begins
+            start_word_count(jobs, folder, engine, engines_image)
+        for engine in every:
+            await_ready(jobs, engine, 3, seconds=RAY_PATIENCE)
+            let_go(jobs, engine)
+        ended = {engine: jobs.await_end(engine, seconds=RAY_PATIENCE) for engine in every}
     tables = {}
-    for engine in ENGINES:
-        status = jobs.await_end(engine)
+    for engine, status in ended.items():
         assert (status["phase"], len(status["attempts"])) == ("Succeeded", 1), status
         table, seconds = jobs.logs(engine)[0].rpartition(" files: ")[::2]
         assert seconds.endswith(" s\n"), table
@@ -199,19 +289,7 @@ def test_the_answer_is_the_same_while_workers_are_evicted_and_killed(
     jobs.evict(evicted["metadata"]["name"])
     host = layout.host_named(killed["spec"]["nodeName"])
     assert kill_in_pod(host, killed["metadata"]["uid"], "python")
-    await_condition(
-        "the two that were lost are replaced",
-        lambda: (
-            # The status may be one from before they were lost.
-            sum(bool(find_condition(pod, "Ready", status="True")) for pod in pods_of(jobs, job, Role.WORKER))
-            == 3
-            and jobs.workers(job).get("ready") == 3
-            and not {evicted["metadata"]["uid"], killed["metadata"]["uid"]}
-            & {pod["metadata"]["uid"] for pod in pods_of(jobs, job, Role.WORKER)}
-        ),
-        timeout=PATIENCE,
-        details=jobs.describe,
-    )
+    await_replaced(jobs, job, evicted, killed, count=3)
     if engine == "fray":
         shown = read_view(jobs, job)
         assert hosts_of(shown) == {pod["spec"]["hostname"] for pod in pods_of(jobs, job, Role.WORKER)}
@@ -337,28 +415,30 @@ def test_an_autoscaler_reads_and_writes_the_scale_of_workers(jobs: JobNamespace)
 
 
 def test_keys_are_replaced_while_workers_count(jobs: JobNamespace) -> None:
-    """Each write of a rotation, as the operator makes them ten minutes apart, once every pod has the last."""
+    """Each write of a rotation, as the operator makes them ten minutes apart, once every pod has the last.
+
+    Engine fray takes further workers after each of them; Dask keeps its keys, and those that it has.
+    """
     jobs.submit(build_counting("keys", 0.1, {"replicas": 1}))
+    jobs.submit(build_counting("keys-dask", 0.1, {"replicas": 2, "engine": "dask"}))
     await_ready(jobs, "keys", 1)
-    before = read_keys(jobs)
-    for count, step in enumerate((Step.PREPARE, Step.SWITCH, Step.FORGET), start=2):
-        keys = apply_step(read_keys(jobs), step, now=datetime.now(UTC))
-        jobs.kubectl("apply", "--filename=-", stdin=json.dumps(build_secret(keys, namespace=jobs.name)))
-        await_condition(
-            f"all pods have the keys of step {step.value}",
-            lambda: set(accepted_keys(jobs, "keys")) == {read_keys(jobs).accepted},
-            timeout=PATIENCE,
-            details=jobs.describe,
-        )
+    await_ready(jobs, "keys-dask", 2)
+    before, kept = read_keys(jobs), uids_of(jobs, "keys-dask")
+    for count, step in enumerate(ROTATION, start=2):
+        replace_keys(jobs, step, "keys", "keys-dask")
         jobs.kubectl("scale", "frayjob/keys", f"--replicas={count}")
         await_ready(jobs, "keys", count)
+        await_rounds(jobs, "keys", "keys-dask")
     after = read_keys(jobs)
     assert after.accepted == (after.shown.certificate,) != before.accepted
-    let_go(jobs, "keys")
-    status = jobs.await_end("keys")
-    assert (status["phase"], status["retries"]["failuresUsed"]) == ("Succeeded", 0), status
-    (answer,) = answers(jobs, "keys")
-    assert (answer["wrong"], len(answer["hosts"])) == (0, 4)
+    assert uids_of(jobs, "keys-dask") == kept
+    for job, hosts in (("keys", 4), ("keys-dask", 2)):
+        let_go(jobs, job)
+        status = jobs.await_end(job)
+        assert (status["phase"], len(status["attempts"])) == ("Succeeded", 1), status
+        assert status["retries"] == {"failuresUsed": 0, "preemptionsUsed": 0}
+        (answer,) = answers(jobs, job)
+        assert (answer["wrong"], len(answer["hosts"])) == (0, hosts)
 
 
 def test_a_job_whose_workers_have_no_room_runs_on_and_says_so(jobs: JobNamespace) -> None:

@@ -1,7 +1,8 @@
 """Counts words on the workers of its job, round after round, until it is told to end; every rank may run it.
 
 Run in job pods as `python3 -c SOURCE [SECONDS]`: each task takes so much longer than it needs. Prints a line
-of JSON: how many rounds there were, whether each had the right answer, and the hosts that ran tasks.
+of JSON: how many rounds there were, whether each had the right answer, and the hosts that ran tasks. Before,
+the file `/tmp/rounds` has a line for each round that is done: the hosts that ran its tasks.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from fray.job import get_default_job_ctx
 
 SHARDS = 12
 GO = Path("/tmp/go")
+ROUNDS = Path("/tmp/rounds")
 
 
 def is_told() -> bool:
@@ -42,8 +44,11 @@ def main(seconds: float) -> None:
     while not rounds or not is_told():
         found = context.get([context.run(count, paths[shard::SHARDS], seconds) for shard in range(SHARDS)])
         rounds += 1
+        ran = {host for _, host in found}
+        hosts |= ran
+        with ROUNDS.open("a") as done:
+            done.write(f"{' '.join(sorted(ran))}\n")
         wrong += sum(words for words, _ in found) != right
-        hosts |= {host for _, host in found}
     print(json.dumps({"rounds": rounds, "wrong": wrong, "hosts": sorted(hosts)}), flush=True)
 
 
