@@ -11,10 +11,9 @@ PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=loadfile
 TOGETHER := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 CONFORMANCE ?= local,threads,isolated
 KIND_SUITE ?= e2e/test_cluster_smoke.py e2e/test_digits.py e2e/test_taken_away.py::test_an_evicted_host_is_charged_to_preemptions_and_the_gang_starts_again
-RAY_SCENARIO := e2e/test_workers_ray.py
 RAY_SUITE ?= $(addprefix tests/conformance/test_,bad_input.py endings.py logs.py)
 
-.PHONY: help setup demo test check lint types unit faults integration local conformance conformance-ray conformance-kubernetes on-cluster ahead kind chart engine chaos chaos-actors chaos-pool e2e scale skew gpu e2e-ray bench prepare cluster cluster-down images crds docs lock clean
+.PHONY: help setup demo test check lint types unit faults integration local conformance conformance-ray conformance-kubernetes on-cluster ahead kind chart engine chaos chaos-actors chaos-pool e2e scale skew gpu bench prepare cluster cluster-down images crds docs lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -34,7 +33,8 @@ on-cluster: setup # first in the list above, since it takes as long as all other
 	@$(MAKE) --no-print-directory conformance-kubernetes
 
 ahead: setup # what scenarios and suites want later
-	@$(BIN)/python -m e2e.cluster build || echo 'not all of it can be built: who needs a part says why'
+	@$(BIN)/python -m e2e.cluster build && $(BIN)/python -m e2e.images || \
+		echo 'not all of it can be built: who needs a part says why'
 
 check: lint types unit ## the quick part: lint, types, layers, unit tests
 
@@ -94,11 +94,8 @@ conformance-ray: setup ## what of the same suite goes through Ray's job API; RAY
 conformance-kubernetes: setup ## the same suite on the cluster of `make e2e`, which it starts if need be
 	CONFORMANCE=kubernetes $(PYTEST) tests/conformance -k kubernetes
 
-e2e: setup ## scenarios on a real cluster of this machine, which it starts (root; about 25 minutes)
-	$(PYTEST) e2e --ignore=$(RAY_SCENARIO)
-
-e2e-ray: setup ## engine ray on that cluster: its image, and one job with three workers (10 minutes); not a part of test
-	$(PYTEST) $(RAY_SCENARIO)
+e2e: setup ## scenarios on a real cluster of this machine, which it starts (root; about 30 minutes)
+	$(PYTEST) e2e
 
 kind: setup ## some of it on kind: a gang of two slices, an eviction, the client's suite; starts a Docker engine if need be
 	FRAY_CLUSTER_PROVIDER=kind $(PYTEST) $(KIND_SUITE)
