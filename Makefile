@@ -11,7 +11,6 @@ PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=loadfile
 TOGETHER := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 CONFORMANCE ?= local,threads,isolated
 KIND_SUITE ?= e2e/test_cluster_smoke.py e2e/test_digits.py e2e/test_taken_away.py::test_an_evicted_host_is_charged_to_preemptions_and_the_gang_starts_again
-RAY_SUITE ?= $(addprefix tests/conformance/test_,bad_input.py endings.py logs.py)
 
 .PHONY: help setup demo test check lint types unit faults integration local conformance conformance-ray conformance-kubernetes on-cluster ahead kind chart engine chaos chaos-actors chaos-pool e2e scale skew gpu bench prepare cluster cluster-down images crds docs lock clean
 
@@ -88,8 +87,8 @@ local: setup
 conformance: setup ## one suite for every backend; CONFORMANCE=local,threads chooses
 	CONFORMANCE=$(CONFORMANCE) $(PYTEST) tests/conformance
 
-conformance-ray: setup ## what of the same suite goes through Ray's job API; RAY_SUITE=tests/conformance is all
-	CONFORMANCE=ray $(PYTEST) $(RAY_SUITE)
+conformance-ray: setup ## the same suite through the job API of a Ray that it starts
+	CONFORMANCE=ray $(PYTEST) tests/conformance
 
 conformance-kubernetes: setup ## the same suite on the cluster of `make e2e`, which it starts if need be
 	CONFORMANCE=kubernetes $(PYTEST) tests/conformance -k kubernetes

@@ -359,7 +359,7 @@ def test_kubectl_scales_the_workers_of_a_gang_whose_ranks_all_submit(jobs: JobNa
 
 @pytest.mark.timeout(1800, func_only=True)
 def test_a_hundred_steps_up_and_down_lose_no_task_and_end_no_busy_worker(jobs: JobNamespace) -> None:
-    """Where users ask for fewer, the highest indexes go: each ends its tasks before it goes."""
+    """Users write the number, and the head chooses who goes: each ends its tasks before it does."""
     chance, count = random.Random(16), 2
     jobs.submit(build_counting("steps", 0.05, {"replicas": count}))
     await_ready(jobs, "steps", count)
