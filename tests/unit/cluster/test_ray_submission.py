@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ray.job_submission import JobStatus
 
 from fray.cluster.progress import describe_frayjob
-from fray.cluster.ray import RayCluster
+from fray.cluster.ray import RayCluster, job_api
 from fray.cluster.ray.bundle import decode_line, encode_line
 from fray.cluster.ray.submission import (
     RayJob,
@@ -168,3 +170,13 @@ def test_what_an_earlier_api_asks_of_it() -> None:
     assert cluster.get_ray_resources(request) == {"TPU": 4.0, "TPU-v5litepod-16-head": 1.0}
     assert cluster.get_runtime_env(request)["pip"] == ["einops"]
     assert cluster.get_runtime_env(request)["env_vars"]["A"] == "1"
+
+
+def test_jobs_have_one_order_whatever_order_ray_tells_them_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two living ones of a name, a launch that finds it taken names the same one each time."""
+    rest = {"metadata": {}, "driver_node_id": None, "message": "", "end_time": None}
+    told = [
+        SimpleNamespace(submission_id=each, status=JobStatus.PENDING, **rest) for each in ("b", None, "a")
+    ]
+    monkeypatch.setattr(job_api, "_Client", lambda _: SimpleNamespace(list_jobs=lambda: told))
+    assert [job.id for job in job_api.JobApi("http://head:8265").list()] == ["a", "b"]

@@ -46,8 +46,9 @@ class JobApi:
         return self._ask(lambda: self._client.submit_job(**arguments))
 
     def list(self) -> list[RayJob]:
-        """Return all jobs that were submitted; drivers that others run have no id here."""
-        return [_describe(each) for each in self._ask(self._client.list_jobs) if each.submission_id]
+        """Return all jobs that were submitted, sorted by id; drivers that others run have no id here."""
+        found = [_describe(each) for each in self._ask(self._client.list_jobs) if each.submission_id]
+        return sorted(found, key=lambda job: job.id)
 
     def stop(self, job_id: str) -> None:
         """Send SIGTERM to a job's processes, and SIGKILL later."""
