@@ -225,7 +225,9 @@ def test_a_scale_that_somebody_else_has_written_is_overwritten_before_workers_go
     assert job.replicas == 1
 
 
-def test_of_more_workers_than_users_ask_for_idle_ones_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_more_workers_than_users_ask_for_idle_ones_go_first(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """Not those of the highest indexes: 3 is at work, and keeps what it has."""
     script = Script(1, 1, 1)
     script.submit(1)
@@ -235,6 +237,8 @@ def test_of_more_workers_than_users_ask_for_idle_ones_go_first(monkeypatch: pyte
     asked = run_scaling(script, job, monkeypatch, lambda asked: len(asked) == 2, BY_USERS)
     assert busy not in {event.host for event in asked}
     assert job.written == []
+    (told,) = caplog.messages
+    assert told.startswith("nobody knows how many workers are asked for, so all stay: ")
 
 
 def test_where_all_are_at_work_those_without_actors_go_once_their_tasks_have_ended(

@@ -206,6 +206,8 @@ class Following:
         self._least = least
         self._scale = scale
         self._following: asyncio.Task[None] | None = None
+        self._problem = ""
+        """Why the scale couldn't be read the last time, which is told once; empty: it could."""
 
     def start(self) -> None:
         """Look from now on."""
@@ -222,8 +224,11 @@ class Following:
         try:
             asked = max(self._least, await asyncio.to_thread(self._scale.read))
         except FrayError as error:
-            _log.warning("nobody knows how many workers are asked for, so all stay: %s", error)
+            if (problem := str(error)) != self._problem:
+                _log.warning("nobody knows how many workers are asked for, so all stay: %s", problem)
+            self._problem = problem
         else:
+            self._problem = ""
             surplus = self._workload.count_workers() - asked
             if surplus > 0:
                 surplus -= self._workload.release(surplus)
