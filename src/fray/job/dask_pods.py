@@ -14,9 +14,10 @@ import os
 import signal
 import socket
 import sys
+import time
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, Final, NamedTuple
 
@@ -74,6 +75,8 @@ class Workers:
         self._released: set[str] = set()
         """Names of workers that were asked to go; those that the scheduler still has hand over."""
         self._retiring: set[asyncio.Task[None]] = set()
+        self._ending: dict[str, asyncio.Task[None]] = {}
+        """By name, those that end what they run before they go, and may be recalled."""
         self._unheld = Unheld()
         self.stopped = False
         scheduler.handlers["fray_stand"] = self.stand
@@ -112,36 +115,63 @@ class Workers:
 
     def release(self, surplus: int) -> int:
         """See `Workload`: what they hold goes to others first; who finds nobody to take it stays."""
-        return self._let_go([worker for worker in self._list_free() if not worker.processing][:surplus])
+        idle = [worker for worker in self._list_free() if not worker.processing][:surplus]
+        if idle:
+            self._begin(self._dismiss(idle), idle)
+        return len(idle)
 
     def retire(self, surplus: int) -> None:
-        """See `Workload`."""
+        """See `Workload`; who finds nobody to take what it holds stays too."""
         busy = [worker for worker in self._list_free() if worker.processing]
         for worker in sorted(busy, key=lambda worker: len(worker.processing))[:surplus]:
-            self._let_go([worker])  # each when its own tasks have ended
+            self._begin(self._end(worker), [worker])
+
+    def recall(self, missing: int) -> None:
+        """See `Workload`."""
+        from distributed.active_memory_manager import RetireWorker  # noqa: PLC0415 - of the job's image
+
+        for name in list(self._ending)[:missing]:
+            self._ending.pop(name).cancel()
+            if (worker := self._scheduler.workers.get(self._scheduler.aliases.get(name))) is None:
+                continue
+            policies = self._scheduler.extensions["amm"].policies
+            for policy in [each for each in policies if isinstance(each, RetireWorker)]:
+                if policy.address == worker.address:
+                    policies.remove(policy)
+            # As Dask does with one that nobody can take the results of.
+            changed = {"status": "running", "stimulus_id": f"fray-recall-{time.time()}"}
+            self._scheduler.stream_comms[worker.address].send({"op": "worker-status-change", **changed})
+            self._scheduler.handle_worker_status_change(worker=worker, **changed)
 
     def _list_free(self) -> list[Any]:
         """Return the workers that have no actor and weren't asked to go yet."""
         workers = self._scheduler.workers.values()
         return [worker for worker in workers if not worker.actors and worker.name not in self._released]
 
-    def _let_go(self, chosen: Sequence[Any]) -> int:
-        if chosen:
-            self._released.update(worker.name for worker in chosen)
-            retiring = asyncio.ensure_future(self._retire(chosen))
-            self._retiring.add(retiring)
-            retiring.add_done_callback(self._retiring.discard)
-        return len(chosen)
+    def _begin(self, going: Coroutine[Any, Any, None], workers: Sequence[Any]) -> None:
+        self._released.update(worker.name for worker in workers)
+        retiring = asyncio.ensure_future(going)
+        self._retiring.add(retiring)
+        retiring.add_done_callback(self._retiring.discard)
 
-    async def _retire(self, chosen: Sequence[Any]) -> None:
+    async def _end(self, worker: Any) -> None:
+        """Let a worker end what it runs, and go, unless it is recalled before."""
+        name, address = worker.name, worker.address
+        kept = await self._scheduler.retire_workers(workers=[address], close_workers=False, remove=False)
+        if address in kept:
+            self._ending[name] = asyncio.ensure_future(_await_idle(address))
+            await asyncio.wait([self._ending[name]])
+            if self._ending.pop(name, None) is not None:
+                await self._dismiss([worker])
+                return
+        self._released.discard(name)
+
+    async def _dismiss(self, workers: Sequence[Any]) -> None:
         """Let workers hand over what they hold, together: what one hands over goes to none of the others."""
-        retire, addresses = self._scheduler.retire_workers, [worker.address for worker in chosen]
-        if any(worker.processing for worker in chosen):
-            await retire(workers=addresses, close_workers=False, remove=False)
-            await asyncio.gather(*map(_await_idle, addresses))
         # They close themselves: one that the scheduler closed would be back before it's known to be gone.
-        await retire(workers=addresses, close_workers=False, remove=True)
-        self._released -= self._scheduler.aliases.keys() & {worker.name for worker in chosen}
+        addresses = [worker.address for worker in workers]
+        await self._scheduler.retire_workers(workers=addresses, close_workers=False, remove=True)
+        self._released -= self._scheduler.aliases.keys() & {worker.name for worker in workers}
 
 
 class Joining:
@@ -244,8 +274,10 @@ async def _await_idle(address: str) -> None:
     asked = dumps(is_at_work)
     with contextlib.suppress(OSError):
         async with _connect(address) as worker:
-            while (await worker.run(function=asked))["result"]:  # noqa: ASYNC110 - another process knows
-                await asyncio.sleep(LEAVE_SECONDS)
+            pause = LEAVE_SECONDS
+            while (await worker.run(function=asked))["result"]:  # another process knows
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LOOK_SECONDS)
 
 
 def is_at_work(dask_worker: Any) -> bool:

@@ -92,9 +92,12 @@ class RayWorkload:
         return self._drain(idle, "DRAIN_NODE_REASON_IDLE_TERMINATION", surplus)
 
     def retire(self, surplus: int) -> None:
-        """See `Workload`: Ray ends a node that it drains for this reason once nothing runs there."""
+        """See `Workload`: the worker's pod notices, and goes as after SIGTERM."""
         busy = [node for node in self.nodes if not node.idle and node.id not in self.keeping]
         self._drain(busy, "DRAIN_NODE_REASON_PREEMPTION", surplus)
+
+    def recall(self, missing: int) -> None:
+        """See `Workload`: Ray takes no node back, so that others must follow."""
 
     def _drain(self, nodes: Sequence[RayNode], reason: str, most: int) -> int:
         from ray.exceptions import RayError  # noqa: PLC0415 - of the job's image

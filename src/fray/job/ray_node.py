@@ -158,6 +158,17 @@ class NodeProcess:
         """Return what the head knows of this node; None: nothing."""
         return next((each for each in gcs.get_all_node_info().values() if each.node_name == self.name), None)
 
+    def is_draining(self, gcs: Any) -> bool:
+        """Return whether the head gives it nothing new any more; one that doesn't answer hasn't said so."""
+        from ray.exceptions import RayError  # noqa: PLC0415 - of the job's image
+
+        with contextlib.suppress(RayError):
+            found = self.find(gcs)
+            return found is not None and found.node_id.hex() in {
+                node if isinstance(node, str) else node.hex() for node in gcs.get_draining_nodes()
+            }
+        return False
+
     def end(self) -> None:
         """Let it finish what it runs, in time, and end it. What only it has, Ray computes again elsewhere."""
         self._process.terminate()

@@ -154,6 +154,8 @@ def join(pod: WorkerPod, head: Address) -> bool:
                     asked = time.monotonic()
                     if not answers(head):
                         pod.find_head()
+                    elif node.is_draining(gcs):
+                        return False
         return not was_released(node.find(gcs))
     except AttemptOverError:
         node.kill()

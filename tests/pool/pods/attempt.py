@@ -24,7 +24,7 @@ from urllib.parse import parse_qs, urlsplit
 from fray.job import JobContext
 from fray.job.pool import join_pool
 from fray.runtime.pool.view import PoolView
-from tests.pool.hosts.pools import PATIENCE, ROOT
+from tests.pool.hosts.pools import PATIENCE, ROOT, wait_until
 
 __all__ = [
     "COUNTED",
@@ -33,6 +33,7 @@ __all__ = [
     "IN_POD",
     "KEEP_BUSY",
     "METRICS_PORT",
+    "NESTED",
     "Api",
     "Attempt",
     "identity",
@@ -113,6 +114,22 @@ print(count == Path({runs!r}).stat().st_size or (count, Path({runs!r}).stat().st
 task ran once."""
 
 
+NESTED = """
+from pathlib import Path
+from fray.job import get_default_job_ctx
+ctx = get_default_job_ctx()
+def ask_a_child(begun, go):
+    import time
+    Path(begun).touch()
+    while not Path(go).exists():
+        time.sleep(0.05)
+    inner = get_default_job_ctx()
+    return inner.get(inner.run(abs, -42))
+print(ctx.get(ctx.run(ask_a_child, {begun!r}, {go!r})), flush=True)
+"""
+"""A main program of any engine with a task that, once it may, waits for a task of its own."""
+
+
 class Api:
     """An API server that knows pods: it lists them, and a watch ends with the next change."""
 
@@ -122,6 +139,8 @@ class Api:
         """Their pods by name; none is listed, since it lacks the labels of rank 0."""
         self.scale = 0
         """`spec.replicas` of the job."""
+        self.scale_reads = 0
+        """How often somebody asked for it."""
         self.scales: list[int] = []
         """What it was set to, in order."""
         self._changed = threading.Condition()
@@ -155,6 +174,12 @@ class Api:
             self.scales.append(replicas)
             self._note()
 
+    def set_scale_and_await(self, replicas: int) -> None:
+        """Change it, and return once somebody has acted on it: who asks again has done so."""
+        self.set_scale(replicas)
+        reads = self.scale_reads
+        wait_until(lambda: self.scale_reads >= reads + 2)
+
     def list_pods(self) -> dict[str, Any]:
         """Return the list of pods."""
         with self._changed:
@@ -187,6 +212,7 @@ def serving(api: Api) -> Iterator[str]:
                 api.await_change(int(query["resourceVersion"][0]), min(seconds, PATIENCE))
                 self._answer(b"")  # the watch is over: who waits lists again
             elif parts.path.endswith("/scale"):
+                api.scale_reads += 1
                 self._answer(json.dumps(_scale(api)).encode())
             elif parts.path.endswith("/pods"):
                 self._answer(json.dumps(api.list_pods()).encode())

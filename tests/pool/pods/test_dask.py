@@ -31,6 +31,7 @@ from tests.pool.pods.attempt import (
     HEAD_PORT,
     IN_POD,
     KEEP_BUSY,
+    NESTED,
     Attempt,
     identity,
     read_line,
@@ -306,6 +307,58 @@ def test_of_workers_that_users_want_no_more_one_goes_once_its_tasks_have_ended(
     api.set_scale(0)
     assert [worker.wait(PATIENCE) for worker in workers] == [0, 0]
     assert api.scales == [2, 1, 0], "the scheduler writes none"
+
+
+def test_a_worker_that_waits_for_a_child_runs_it_once_it_is_wanted_again(
+    dask: DaskAttempt, tmp_path: Path
+) -> None:
+    api = dask.attempt.api
+    api.set_scale(1)
+    dask.start_scheduler(FRAY_WORKERS_MIN="0")
+    worker = dask.start_worker()
+    begun, go = tmp_path / "begun", tmp_path / "go"
+    program = dask.start_rank(NESTED.format(begun=str(begun), go=str(go)))
+    wait_until(begun.exists)
+    api.set_scale_and_await(0)
+    go.touch()
+    api.set_scale_and_await(1)
+    assert read_line(program) == "42\n"
+    api.set_scale(0)
+    assert worker.wait(PATIENCE) == 0
+
+
+def test_a_worker_whose_results_nobody_else_can_take_goes_once_they_are_not_needed(
+    dask: DaskAttempt, tmp_path: Path
+) -> None:
+    api = dask.attempt.api
+    api.set_scale(1)
+    dask.start_scheduler(FRAY_WORKERS_MIN="0")
+    worker = dask.start_worker()
+    begun, go = tmp_path / "begun", tmp_path / "go"
+    program = dask.start_rank(HOLDING.format(begun=str(begun), go=str(go), patience=PATIENCE))
+    wait_until(begun.exists)
+    api.set_scale_and_await(0)
+    go.touch()
+    assert read_line(program) == "8\n"
+    assert worker.wait(PATIENCE) == 0
+
+
+HOLDING = """
+import time
+from distributed import Client
+client = Client()
+held = client.submit(bytes, 3_000_000)
+held.exception()
+def wait_for(begun, go):
+    Path(begun).touch()
+    while not Path(go).exists():
+        time.sleep(0.05)
+    return 1
+tasks = [client.submit(wait_for, {begun!r}, {go!r}, pure=False) for _ in range(8)]
+print(sum(client.gather(tasks)), flush=True)
+del held, tasks
+time.sleep({patience})
+"""
 
 
 MANY = """

@@ -11,7 +11,7 @@ import pytest
 from fray.errors import UnschedulableError
 from fray.job.options import TaskOptions
 from tests.pool.hosts.pools import PATIENCE, wait_until
-from tests.pool.pods.attempt import KEEP_BUSY, Attempt, read_line
+from tests.pool.pods.attempt import KEEP_BUSY, NESTED, Attempt, read_line
 
 
 def wait_for(go_on: str) -> bool:
@@ -80,6 +80,25 @@ def test_where_all_are_at_work_one_goes_once_its_tasks_have_ended(attempt: Attem
     assert sorted(str(worker.poll()) for worker in workers) == ["0", "None"]
     stop.touch()
     assert read_line(program) == "True\n"
+
+
+def test_a_worker_that_waits_for_a_child_runs_it_once_it_is_wanted_again(
+    attempt: Attempt, tmp_path: Path
+) -> None:
+    """No other worker would come: its pod is the one that the job has."""
+    attempt.show_rank_0()
+    attempt.api.set_scale(1)
+    attempt.start_head(FRAY_WORKERS_MIN="0")
+    worker = attempt.start_worker(1, FRAY_WORKERS_SHAPE="CPU=1")
+    begun, go = tmp_path / "begun", tmp_path / "go"
+    program = attempt.start_rank(1, NESTED.format(begun=str(begun), go=str(go)))
+    wait_until(begun.exists)
+    attempt.api.set_scale_and_await(0)
+    go.touch()
+    attempt.api.set_scale_and_await(1)
+    assert read_line(program) == "42\n"
+    attempt.api.set_scale(0)
+    assert worker.wait(PATIENCE) == 0
 
 
 def test_what_no_worker_can_ever_hold_is_refused_and_the_rest_waits_for_workers(attempt: Attempt) -> None:

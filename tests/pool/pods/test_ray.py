@@ -306,9 +306,13 @@ def test_of_workers_that_users_want_no_more_one_goes_once_its_tasks_have_ended(
     assert sorted(str(worker.poll()) for worker in workers) == ["0", "None"]
     stop.touch()
     assert read_line(rank_0) == "True\n"
-    # One that idles goes at once.
+    # One that keeps an object in use isn't idle for Ray, and goes all the same.
+    send(rank_0, "kept = ctx.run(bytes, 2_000_000); ctx.wait([kept]); print('kept')")
+    assert read_line(rank_0) == "kept\n"
     api.set_scale(0)
     assert [worker.wait(PATIENCE) for worker in workers] == [0, 0]
+    send(rank_0, "del kept; print('let go')")
+    assert read_line(rank_0) == "let go\n"
     assert api.scales[-3:] == [2, 1, 0], "nobody but users writes it"
     kill(by_users)
     ray.start_demand()

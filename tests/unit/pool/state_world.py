@@ -33,6 +33,7 @@ from fray.runtime.pool.messages.events import (
     HostJoined,
     HostLeaving,
     HostLost,
+    HostStaying,
     ItemsConsumed,
     ItemsProduced,
     KillActor,
@@ -227,8 +228,12 @@ class World(WorkerSide):
         elif self.faults and roll < 0.018 and len(self.files) > 1:
             host = rng.choice(list(self.files))
             self.leaving.add(host)
-            self.tell(DRIVER, HostLeaving(host, "a spot node"))
+            self.tell(DRIVER, HostLeaving(host, "a spot node", recallable=rng.random() < 0.5))
             self.add_host()
+        elif self.faults and roll < 0.02 and (recallable := self.state.list_recallable_hosts()):
+            host = rng.choice(recallable)
+            self.leaving.discard(host)
+            self.tell(DRIVER, HostStaying(host))
         elif roll < 0.022:
             self.evict()
         elif roll < 0.25:

@@ -18,6 +18,8 @@ from fray.runtime.pool.messages.events import (
     ActorSubmitted,
     HostJoined,
     HostLeaving,
+    HostLost,
+    HostStaying,
     ObjectPut,
     TaskDone,
     WorkerJoined,
@@ -251,8 +253,36 @@ def test_where_all_are_at_work_those_without_actors_go_once_their_tasks_have_end
     for number in (1, 2):
         script.submit(number)
     assert script.state.list_idle_hosts() == ()
-    asked = run_scaling(script, Job(1), monkeypatch, lambda asked: len(asked) == 2, BY_USERS)
+    job = Job(1)
+    asked = run_scaling(script, job, monkeypatch, lambda asked: len(asked) == 2, BY_USERS)
     assert {event.host for event in asked} == {1, 2, 3} - {home}
+
+
+def test_who_ends_what_he_has_stays_when_users_ask_for_more_or_another_one_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Their pods count among those that the Job of workers has, so that no others would come."""
+    script = Script(1, 1)
+    for number in (1, 2):
+        script.submit(number)
+    job, steps = Job(1), list[int]()
+
+    def until(asked: list[HostLeaving]) -> bool:
+        count = script.state.count_worker_hosts()
+        if count != (steps or [2])[-1]:
+            steps.append(count)
+        if steps == [1]:
+            job.replicas = 2
+        elif steps == [1, 2]:
+            job.replicas = 1
+        elif steps == [1, 2, 1] and len(asked) == 3:
+            [stays] = {1, 2} - set(script.state.list_recallable_hosts())
+            script.tell(DRIVER, HostLost(stays, "evicted"))
+            steps.append(0)
+        return steps == [1, 2, 1, 0, 1]
+
+    asked = run_scaling(script, job, monkeypatch, until, BY_USERS)
+    assert [type(event) for event in asked] == [HostLeaving, HostStaying] * 2
 
 
 def test_no_worker_goes_while_users_ask_for_as_many_as_there_are(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,11 +20,13 @@ from fray.runtime.pool.messages.events import (
     ClientLost,
     HostLeaving,
     HostLost,
+    HostStaying,
     ObjectChecked,
     ObjectCopied,
     ObjectPut,
     ObjectRelayed,
     ObjectsWanted,
+    TaskBlocked,
     TaskDone,
     TasksReturned,
     WorkerJoined,
@@ -61,6 +63,48 @@ def test_what_runs_may_end_and_what_waits_there_is_taken_back() -> None:
     script.tell(DRIVER, HostLost(1, "gone"))
     assert script.state.stats().counters["preempted"] == 0
     script.join_host_with_work(2)
+
+
+WANTED_NO_MORE = HostLeaving(1, "there are more workers than asked for", recallable=True)
+
+
+def test_a_host_that_the_head_wants_again_takes_tasks_as_before() -> None:
+    script = Script(1, 1)
+    for number in (1, 2):
+        script.submit(number)
+    script.tell(DRIVER, WANTED_NO_MORE)
+    assert script.state.list_recallable_hosts() == (1,)
+    assert script.submit(3) == []
+    assert script.state.count_worker_hosts() == 1
+    script.tell(DRIVER, HostStaying(1))
+    assert (script.state.count_worker_hosts(), script.state.list_recallable_hosts()) == (2, ())
+    [run] = script.tell(1, TaskDone(1, ONE))[-1:]
+    assert isinstance(run, RunTask)
+    assert (run.worker, run.spec.id) == (1, 3)
+
+
+def test_the_child_of_a_task_that_is_left_alone_runs_on_its_own_host_once_that_is_wanted_again() -> None:
+    script = Script(1)
+    script.submit(1)
+    script.tell(DRIVER, WANTED_NO_MORE)
+    script.tell(1, TaskBlocked(1))
+    assert not [each for each in script.submit(2, 1) if isinstance(each, RunTask)]
+    [run] = script.tell(DRIVER, HostStaying(1))
+    assert isinstance(run, RunTask)
+    assert (run.worker, run.spec.id) == (1, 2)
+
+
+def test_who_is_taken_away_or_has_been_let_go_is_not_kept() -> None:
+    script = Script(1, 1)
+    script.submit(1)
+    for event in (WANTED_NO_MORE, LEAVES):
+        script.tell(DRIVER, event)
+    assert script.state.list_recallable_hosts() == ()
+    script.tell(DRIVER, HostStaying(1))
+    assert script.tell(1, TaskDone(1, ONE))[-1:] == [ReleaseHost(1)]
+    assert script.tell(DRIVER, HostLeaving(2, "", recallable=True)) == [ReleaseHost(2)]
+    assert script.tell(DRIVER, HostStaying(2)) == []
+    assert script.state.count_worker_hosts() == 0
 
 
 def test_only_copies_move_away_a_few_at_once() -> None:

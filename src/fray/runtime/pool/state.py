@@ -45,6 +45,7 @@ from fray.runtime.pool.messages.events import (
     HostJoined,
     HostLeaving,
     HostLost,
+    HostStaying,
     ItemsConsumed,
     ItemsProduced,
     KillActor,
@@ -208,6 +209,10 @@ class PoolState:
         """Return the hosts that could go once their tasks have ended, those first that have fewest."""
         return growth.list_movable(self._tables)
 
+    def list_recallable_hosts(self) -> tuple[HostId, ...]:
+        """Return the hosts that were asked to go, and may still stay."""
+        return growth.list_recallable(self._tables)
+
     def count_running(self) -> int:
         """Return how many tasks and calls workers have, those sent ahead apart; cheaper than `stats`."""
         return count_running(self._tables)
@@ -326,6 +331,7 @@ _OF_SHELL: dict[type, Callable[[Tables, ClientId, Any], None]] = {
     HostJoined: workers.join_host,
     HostLeaving: leaving.leave,
     HostLost: workers.lose_host,
+    HostStaying: workers.keep_host,
     NannyLost: workers.lose_nanny,
     WorkerJoined: workers.join_worker,
     WorkerLost: workers.lose_worker,

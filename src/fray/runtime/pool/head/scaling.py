@@ -22,7 +22,7 @@ from fray.runtime.api.client import ApiAccess, ApiClient
 from fray.runtime.api.scale import Demand, get_replicas, set_replicas
 from fray.runtime.pool.head.dispatcher import Dispatcher
 from fray.runtime.pool.machine.resources import UNBOUNDED
-from fray.runtime.pool.messages.events import HostLeaving
+from fray.runtime.pool.messages.events import HostLeaving, HostStaying
 from fray.runtime.pool.messages.specs import DRIVER, HostId, Shape
 from fray.runtime.pool.pod import read_number, read_offer
 from fray.vocabulary import (
@@ -147,6 +147,9 @@ class Workload(Protocol):
     def retire(self, surplus: int) -> None:
         """Ask up to so many that are at work to go once that has ended; those with actors stay."""
 
+    def recall(self, missing: int) -> None:
+        """Have up to so many take tasks again that `retire` has asked to go, and that are still there."""
+
 
 @dataclass(frozen=True)
 class PoolWorkload:
@@ -175,9 +178,16 @@ class PoolWorkload:
         """See `Workload`."""
         self._let_go(self.dispatcher.state.list_movable_hosts()[:surplus])
 
+    def recall(self, missing: int) -> None:
+        """See `Workload`."""
+        for host in self.dispatcher.state.list_recallable_hosts()[:missing]:
+            self.dispatcher.handle(DRIVER, HostStaying(host))
+        self.dispatcher.flush()
+
     def _let_go(self, hosts: tuple[HostId, ...]) -> int:
+        reason = "there are more workers than asked for"
         for host in hosts:
-            self.dispatcher.handle(DRIVER, HostLeaving(host, "there are more workers than asked for"))
+            self.dispatcher.handle(DRIVER, HostLeaving(host, reason, recallable=True))
         self.dispatcher.flush()
         return len(hosts)
 
@@ -206,6 +216,8 @@ class Following:
         self._least = least
         self._scale = scale
         self._following: asyncio.Task[None] | None = None
+        self._retired = False
+        """Whether any was ever asked to go that was at work."""
         self._problem = ""
         """Why the scale couldn't be read the last time, which is told once; empty: it could."""
 
@@ -216,7 +228,7 @@ class Following:
     def _look(self) -> None:
         if self._workload.stopped:
             return
-        if self._following is None and self._workload.count_workers() > self._least:
+        if self._following is None and (self._retired or self._workload.count_workers() > self._least):
             self._following = self._loop.create_task(self._follow())
         self._loop.call_later(FOLLOW_SECONDS, self._look)
 
@@ -229,13 +241,18 @@ class Following:
             self._problem = problem
         else:
             self._problem = ""
-            surplus = self._workload.count_workers() - asked
-            if surplus > 0:
-                surplus -= self._workload.release(surplus)
-            if surplus > 0:
-                self._workload.retire(surplus)
+            self._approach(asked)
         finally:
             self._following = None
+
+    def _approach(self, asked: int) -> None:
+        surplus = self._workload.count_workers() - asked
+        if surplus < 0:
+            # The Job of workers has as many pods as are asked for, those included that end what they have.
+            self._workload.recall(-surplus)
+        elif surplus := surplus - self._workload.release(surplus):
+            self._workload.retire(surplus)
+            self._retired = True
 
 
 class Scaling:

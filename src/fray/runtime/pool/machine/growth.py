@@ -13,7 +13,15 @@ from fray.runtime.pool.machine.records import HostRecord, Needs
 from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.messages.specs import HostId
 
-__all__ = ["count_hosts", "count_missing", "count_waiting", "count_wanted", "list_idle", "list_movable"]
+__all__ = [
+    "count_hosts",
+    "count_missing",
+    "count_waiting",
+    "count_wanted",
+    "list_idle",
+    "list_movable",
+    "list_recallable",
+]
 
 ONE_CPU: Needs = (("CPU", UNITS),)
 
@@ -69,6 +77,11 @@ def list_movable(tables: Tables) -> tuple[HostId, ...]:
     """Return the hosts at work that have no actor, those first whose tasks and calls are fewest."""
     busy = [host for host in _workers(tables) if is_at_work(host) and not _has_actors(host)]
     return tuple(host.id for host in sorted(busy, key=lambda host: (_count_tasks(host), -host.id)))
+
+
+def list_recallable(tables: Tables) -> tuple[HostId, ...]:
+    """Return the hosts that were asked to go, and stay if they are wanted again."""
+    return tuple(host.id for host in tables.leaving.values() if host.recallable and not host.released)
 
 
 def _workers(tables: Tables) -> Iterator[HostRecord]:

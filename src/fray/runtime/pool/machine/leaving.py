@@ -26,8 +26,11 @@ def leave(tables: Tables, _source: ClientId, event: HostLeaving) -> None:
     host = tables.hosts.get(event.host)
     if host is None or host.leaving:
         tables.ignore("HostLeaving: not known, or it leaves already")
+        if host is not None:
+            host.recallable = host.recallable and event.recallable
         return
     host.leaving = f"its host leaves: {event.reason}"
+    host.recallable = event.recallable
     tables.leaving[host.id] = host
     tables.open_hosts.pop(host.id, None)
     if tables.reserved is not None and tables.reserved[1] is host:

@@ -342,7 +342,8 @@ class HostRecord:
     Its objects are in memory (`objects`, `memory` bytes), on disk or on their way there (`spilling`), or in
     memory since the disk had no room (`stuck`). `devices`: what is free of each accelerator.
 
-    `leaving`: why it is to go; empty: it stays. `released`: it was allowed to go. `unmovable`: objects
+    `leaving`: why it is to go; empty: it stays. `recallable`: it stays if the head wants it again before it
+    is gone. `released`: it was allowed to go. `unmovable`: objects
     that couldn't be copied elsewhere.
     """
 
@@ -354,6 +355,7 @@ class HostRecord:
         "memory",
         "name",
         "objects",
+        "recallable",
         "released",
         "spilling",
         "store_limit",
@@ -380,6 +382,7 @@ class HostRecord:
         self.spilling: dict[ObjectId, int] = {}
         self.stuck: dict[ObjectId, int] = {}
         self.leaving = ""
+        self.recallable = False
         self.released = False
         self.unmovable: set[ObjectId] = set()
 

@@ -30,6 +30,7 @@ from fray.runtime.pool.messages.events import (
     FilesFound,
     HostJoined,
     HostLost,
+    HostStaying,
     NannyLost,
     ObjectSpilled,
     TimerFired,
@@ -74,6 +75,22 @@ def join_host(tables: Tables, _source: ClientId, event: HostJoined) -> None:
             del tables.homeless[needs]
     if total.get("CPU", 0) > 0:
         tables.open_hosts[event.host] = host
+    _start_missing(tables, host)
+    tables.freed += 1
+    tables.dirty = True
+
+
+def keep_host(tables: Tables, _source: ClientId, event: HostStaying) -> None:
+    """Let a host take tasks again that the head had asked to go, unless it goes in any case."""
+    host = tables.leaving.get(event.host)
+    if host is None or host.released or not host.recallable:
+        tables.ignore("HostStaying: it doesn't leave, or goes in any case")
+        return
+    del tables.leaving[host.id]
+    host.leaving, host.recallable = "", False
+    host.unmovable.clear()
+    if host.free.get("CPU", 0) > 0:
+        tables.open_hosts[host.id] = host
     _start_missing(tables, host)
     tables.freed += 1
     tables.dirty = True

@@ -35,6 +35,7 @@ __all__ = [
     "HostJoined",
     "HostLeaving",
     "HostLost",
+    "HostStaying",
     "ItemsConsumed",
     "ItemsProduced",
     "KillActor",
@@ -278,11 +279,18 @@ class HostLeaving(NamedTuple):
     """A host is asked to go, and its nanny tells so or the head asks it: nothing new begins there.
 
     What runs there may end, and what only lies there is copied; then the host is released. It goes some time
-    later in any case.
+    later in any case, unless it's `recallable`: then the head alone decides, and may want it back before.
     """
 
     host: HostId
     reason: str
+    recallable: bool = False
+
+
+class HostStaying(NamedTuple):
+    """A host that the head has asked to go is wanted again."""
+
+    host: HostId
 
 
 class NannyLost(NamedTuple):
@@ -356,6 +364,7 @@ Event: TypeAlias = (
     | HostJoined
     | HostLeaving
     | HostLost
+    | HostStaying
     | NannyLost
     | WorkerJoined
     | WorkerLost
