@@ -76,6 +76,15 @@ def test_without_distributed_it_says_what_to_install(monkeypatch: pytest.MonkeyP
         assert "threadpool" in repr(context)
 
 
+def test_a_script_that_its_workers_would_run_again_is_told_what_to_write(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("from fray.job import create_job_ctx\ncreate_job_ctx('dask', max_workers=1)\n")
+    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    *_, error, advice = ran.stderr.strip().splitlines()
+    assert "ContextUnavailableError: context type 'dask' is not available: its workers don't start" in error
+    assert "if __name__ == '__main__':" in advice
+
+
 def test_an_address_where_nobody_listens_is_named() -> None:
     with pytest.raises(ContextUnavailableError, match="no Dask scheduler answers at nonsense://127"):
         create_job_ctx("dask", address="nonsense://127.0.0.1:1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import multiprocessing
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ import dask
 from distributed import Nanny, Scheduler, SpecCluster
 from tornado.ioloop import IOLoop
 
+from fray.errors import ContextUnavailableError
 from fray.job.dask_actors import ACTORS, TASKS
 from fray.runtime.loop_thread import LoopThread
 
@@ -18,6 +20,10 @@ __all__ = ["start_cluster"]
 MANY = 1_000_000
 """Of the resource that says what a worker is for."""
 HOST = "127.0.0.1"
+GUARD = (
+    "In a script, begin under `if __name__ == '__main__':`, since each worker of Dask runs the script's top "
+    "level first. Else what the workers printed says why."
+)
 
 
 class _Cluster(SpecCluster):
@@ -53,7 +59,11 @@ def start_cluster(workers: int, resources: Mapping[str, float], memory: int | No
 
     It has no dashboard, nor the profiler that wakes each process 100 times a second for it, and listens on
     this machine alone.
+
+    Raises `ContextUnavailableError` where its processes don't start.
     """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):  # as `multiprocessing.spawn` looks
+        raise ContextUnavailableError("dask", "this process is one of its workers, and begins", GUARD)
     limit = "auto" if memory is None else memory // (workers + 1)
 
     def worker(resources: Mapping[str, float]) -> dict[str, Any]:
@@ -63,8 +73,11 @@ def start_cluster(workers: int, resources: Mapping[str, float], memory: int | No
     specs = {f"task-{index}": worker({TASKS: MANY, **({} if index else resources)})
              for index in range(workers)}  # fmt: skip
     served = {"host": HOST, "port": 0, "dashboard": False, "dashboard_address": f"{HOST}:0"}
-    with dask.config.set({"distributed.worker.profile.enabled": False}):
-        return _Cluster(specs | {"actors": worker({ACTORS: MANY})}, {"cls": Scheduler, "options": served})
+    try:
+        with dask.config.set({"distributed.worker.profile.enabled": False}):
+            return _Cluster(specs | {"actors": worker({ACTORS: MANY})}, {"cls": Scheduler, "options": served})
+    except RuntimeError as error:
+        raise ContextUnavailableError("dask", f"its workers don't start ({error})", GUARD) from error
 
 
 async def _find_loop() -> IOLoop:

@@ -5,6 +5,7 @@ The engine itself is in `ray_engine`. Nothing here imports Ray before a context 
 
 from __future__ import annotations
 
+import socket
 import sys
 import uuid
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from fray.errors import ContextUnavailableError, InvalidOptionError
 from fray.job.checks import check_count, check_resources
 from fray.job.context import JobContext
-from fray.job.engine_pods import describe_packages
+from fray.job.engine_pods import ANSWER_SECONDS, describe_packages
 from fray.job.ray_start import start_here
 from fray.vocabulary import ENV_RAY_ADDRESS
 
@@ -24,6 +25,7 @@ __all__ = ["RayContext", "check_installed", "is_joined", "join", "join_pool", "s
 
 EXTRA: Final = "Install it: pip install 'fray[ray]'."
 LATER: Final = "Try again when the machine is less busy; Ray's logs are in /tmp/ray/session_latest/logs."
+WHERE: Final = "Give the address of its head, host:port, from a machine of its network; or 'auto' beside it."
 IN_PODS: Final = describe_packages("ray")
 _started: str | None = None
 """The address of the Ray that a context of this process has started."""
@@ -45,8 +47,8 @@ def start(
     bounds the CPUs of the context's tasks. Actors' names are known in `namespace` (None: in this context
     alone). Further `options` are those of `ray.init`.
 
-    Raises `ContextUnavailableError` without Ray and where it gives up to start, `InvalidOptionError` for a
-    Ray Client's address.
+    Raises `ContextUnavailableError` without Ray, where it gives up to start and where nobody answers at the
+    address, `InvalidOptionError` for a Ray Client's address.
     """
     check_installed()
     import ray  # noqa: PLC0415 - an extra, and a second to import
@@ -60,7 +62,15 @@ def start(
         legal = "the address of Ray's head, host:port, from a machine of its network; or 'auto'"
         raise InvalidOptionError("address", repr(address), legal)
     if address is not None:
-        ray.init(address=address, namespace=namespace, **options)
+        try:
+            if ":" in address:
+                # Ray itself would ask for minutes.
+                host, _, port = address.rpartition(":")
+                socket.create_connection((host, int(port)), ANSWER_SECONDS).close()
+            ray.init(address=address, namespace=namespace, **options)
+        except (OSError, ValueError) as error:
+            reason = f"no Ray answers at {address} ({error})"
+            raise ContextUnavailableError("ray", reason, WHERE) from error
         return join(max_workers, namespace=namespace, stop=True)
     global _started  # noqa: PLW0603 - a process has one Ray
     others = dict(resources or {})

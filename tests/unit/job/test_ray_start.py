@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from fray.errors import ContextUnavailableError
+from fray.job import create_job_ctx
 from fray.job.ray_start import TRIES, try_to_start
 
 PROGRAM = """
@@ -87,3 +90,12 @@ def test_the_last_start_says_why() -> None:
     with pytest.raises(OSError, match="0"):
         try_to_start(start)
     assert problems == []
+
+
+def test_an_address_where_no_ray_answers_is_named_at_once() -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{nobody.getsockname()[1]}"
+        with pytest.raises(ContextUnavailableError, match=f"no Ray answers at {address}") as caught:
+            create_job_ctx("ray", address=address)
+    assert "host:port" in caught.value.next_step

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fray.kube.errors import ConflictError, NotFoundError
+from fray.kube.errors import ConflictError, NotFoundError, UnreachableError
 from fray.kube.resources import FRAYJOBS
 from fray.runtime.api import scale as module
-from fray.runtime.api.scale import Demand, set_replicas
+from fray.runtime.api.client import ApiClient
+from fray.runtime.api.scale import Demand, get_replicas, set_replicas
 from fray.testing import Call, FakeCluster
 from tests.fake_pods import client_of_pod
 
@@ -125,3 +128,15 @@ def test_another_job_of_that_name_is_left_alone(cluster: FakeCluster) -> None:
     with pytest.raises(NotFoundError, match="another one now"):
         set_replicas(client_of_pod(cluster), "train", "another", 3)
     assert patches(cluster) == 0
+
+
+@pytest.mark.parametrize("replicas", ["many", None, {}])
+def test_an_answer_that_is_no_number_is_an_error_as_others(replicas: object) -> None:
+    """Who reads the scale of a job ends nothing for it."""
+    scale = {"metadata": {"uid": "uid"}, "spec": {"replicas": replicas}}
+    client = cast("ApiClient", SimpleNamespace(namespace="ml", get=lambda *_, **__: scale))
+    with pytest.raises(UnreachableError, match="replicas is"):
+        get_replicas(client, "train", "uid")
+    scale.pop("metadata")
+    with pytest.raises(NotFoundError):
+        get_replicas(client, "train", "uid")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import requests
 from ray.exceptions import AuthenticationError
@@ -15,6 +15,9 @@ from fray.cluster.ray.submission import RayJob
 from fray.errors import RayRefusedError, RayUnreachableError
 
 __all__ = ["JobApi"]
+
+MOST_NODES: Final = 10_000
+"""The most that Ray lists, which by itself gives 100 (`RAY_MAX_LIMIT_FROM_API_SERVER` of its state API)."""
 
 T = TypeVar("T")
 
@@ -73,7 +76,12 @@ class JobApi:
 
     def list_nodes(self) -> tuple[dict[str, float], ...]:
         """Return what each node that is there has, by Ray's names, in use or not; empty: Ray doesn't say."""
-        query = {"filter_keys": "state", "filter_predicates": "=", "filter_values": "ALIVE"}
+        query = {
+            "filter_keys": "state",
+            "filter_predicates": "=",
+            "filter_values": "ALIVE",
+            "limit": MOST_NODES,
+        }
         answer = self._ask(lambda: self._client.request("/api/v0/nodes", query))
         found = answer.json()["data"]["result"]["result"] if answer.ok else []
         return tuple(each["resources_total"] for each in found)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from fray.kube.errors import ConflictError, NotFoundError
+from fray.kube.errors import ConflictError, NotFoundError, UnreachableError
 from fray.kube.objects import Manifest
 from fray.kube.resources import FRAYJOBS
 from fray.runtime.api.client import ApiClient
@@ -66,13 +66,16 @@ def get_replicas(client: ApiClient, job: str, job_uid: str) -> int:
 
 def _get_scale(client: ApiClient, job: str, job_uid: str) -> Manifest:
     scale = client.get(FRAYJOBS, job, namespace=client.namespace, subresource="scale")
-    if scale["metadata"].get("uid") != job_uid:
+    if (scale.get("metadata") or {}).get("uid") != job_uid:
         raise NotFoundError(f"GET {job}/scale", 404, "NotFound", f"job {job} is another one now")
     return scale
 
 
 def _replicas_of(scale: Manifest) -> int:
-    return int((scale.get("spec") or {}).get("replicas", 0))
+    replicas = (scale.get("spec") or {}).get("replicas", 0)
+    if not isinstance(replicas, int):
+        raise UnreachableError("GET scale", 0, "no number", f"replicas is {replicas!r}")
+    return replicas
 
 
 def _set_once(client: ApiClient, job: str, job_uid: str, replicas: int) -> bool:
