@@ -68,6 +68,26 @@ PATIENCE = 240.0
 RAY_PATIENCE = 600.0
 """Its dozen processes in each of four pods take minutes to start on a busy machine."""
 BEGIN = "-----BEGIN CERTIFICATE-----"
+HOLD = """
+import os, socket, time
+from pathlib import Path
+from fray.job import get_default_job_ctx
+
+def hold():
+    if os.environ["JOB_COMPLETION_INDEX"] != "2":
+        time.sleep(0.1)
+        return ""
+    Path("/tmp/held").touch()
+    while not Path("/tmp/go").exists():
+        time.sleep(0.1)
+    return socket.gethostname()
+
+ctx, found = get_default_job_ctx(), []
+while not any(found):
+    found = ctx.get([ctx.run(hold) for _ in range(3)])
+print(max(found), flush=True)
+"""
+"""Has the worker of the highest of three indexes at work until it is let go, and the others idle."""
 WAIT = ["sh", "-c", 'until test -e /tmp/go; do sleep 0.1; done; exec "$@"', "wait"]
 """Runs the command behind it once it is let go."""
 SMALL = {"cpu": "100m", "memory": "128Mi"}
@@ -355,6 +375,38 @@ def test_kubectl_scales_the_workers_of_a_gang_whose_ranks_all_submit(jobs: JobNa
     let_go(jobs, "gang")
     assert jobs.await_end("gang")["phase"] == "Succeeded"
     assert [answer["wrong"] for answer in answers(jobs, "gang")] == [0, 0]
+
+
+def test_of_workers_that_users_want_no_more_idle_ones_go_and_one_at_work_ends_its_task(
+    jobs: JobNamespace,
+) -> None:
+    """The one at work has the highest index, which a Job by itself gives up first."""
+    command = ["python3", "-c", HOLD]
+    workers = {"replicas": 3, "resources": SMALL}
+    jobs.submit(build_job("held", command, resources=SMALL, workers=workers))
+    await_ready(jobs, "held", 3)
+    busy = max(pods_of(jobs, "held", Role.WORKER), key=lambda pod: str(pod["spec"]["hostname"]))
+    within = ("exec", busy["metadata"]["name"], f"--container={CONTAINER}", "--")
+    await_condition(
+        "its task runs",
+        lambda: "held" in jobs.kubectl(*within, "ls", "/tmp").split(),
+        timeout=PATIENCE,
+        details=jobs.describe,
+    )
+    jobs.kubectl("scale", "frayjob/held", "--replicas=1")
+    await_condition(
+        "the others are gone",
+        lambda: (
+            [pod["metadata"]["uid"] for pod in pods_of(jobs, "held", Role.WORKER)]
+            == [busy["metadata"]["uid"]]
+        ),
+        timeout=PATIENCE,
+        details=jobs.describe,
+    )
+    jobs.kubectl(*within, "touch", "/tmp/go")
+    assert jobs.await_end("held")["phase"] == "Succeeded"
+    (log,) = jobs.logs("held")
+    assert log.splitlines()[-1] == busy["spec"]["hostname"]
 
 
 @pytest.mark.timeout(1800, func_only=True)

@@ -20,6 +20,7 @@ from fray.plan.names import build_jobset_name, build_worker_job_name
 from fray.plan.placement import build_placement
 from fray.plan.pod import build_pod_template
 from fray.plan.settings import PlanSettings
+from fray.plan.workers import has_fixed_size
 from fray.vocabulary import (
     ANNOTATION_KUEUE_ELASTIC,
     CONTAINER,
@@ -110,17 +111,20 @@ def build_worker_job(
             "template": pod.manifest,
         },
     }
-    facts = (*_explain(own.spec, count, elastic=elastic), *placement.facts, *pod.facts)
+    size = _explain(own.spec, count, fixed=has_fixed_size(job, elastic=elastic), elastic=elastic)
+    facts = (*size, *placement.facts, *pod.facts)
     return WorkersPlan(manifest, facts, (*placement.notices, *pod.notices))
 
 
-def _explain(spec: FrayJobSpec, count: int, *, elastic: bool) -> list[Fact]:
-    workers = spec.workers
-    who = (
-        "you do, or an autoscaler" if workers.max_replicas is None else "the head of the pool does, by demand"
-    )
+def _explain(spec: FrayJobSpec, count: int, *, fixed: bool, elastic: bool) -> list[Fact]:
+    if fixed:
+        why = "workers wanted; Kueue evicts a Job whose size changes, so that it stays as it is"
+    elif spec.workers.max_replicas is None:
+        why = "workers wanted; you or an autoscaler change spec.workers.replicas"
+    else:
+        why = "workers wanted; by demand, the head of the pool changes spec.workers.replicas"
     facts = [
-        Fact("parallelism, completions", str(count), f"workers wanted; {who} changes spec.workers.replicas"),
+        Fact("parallelism, completions", str(count), why),
         Fact("podReplacementPolicy", "Failed", "a worker that ended is followed by another one, not joined"),
         Fact(
             "podFailurePolicy",

@@ -280,9 +280,14 @@ def test_in_a_queue_that_fixes_their_number_the_head_lets_no_worker_go(engine: s
     """Another one would never follow, once users ask for more again."""
     asked = {"workers": {"replicas": 4, "engine": engine}, "queue": {"name": "team"}}
     for elastic in (False, True):
-        pod = hosts(replace(SETTINGS, kueue_elastic_jobs=elastic), **asked)
+        settings = replace(SETTINGS, kueue_elastic_jobs=elastic)
+        pod = hosts(settings, **asked)
         told = {name for sidecar in pod.get("initContainers", []) for name in variables(sidecar)}
         assert (ENV_WORKERS_MIN in told) == elastic
+        job = build_frayjob(**asked)
+        made = build_worker_job(job, attempt=1, generation=1, count=4, settings=settings)
+        (size,) = [fact.because for fact in made.facts if fact.subject == "parallelism, completions"]
+        assert ("stays as it is" in size) != elastic
 
 
 def test_a_sidecar_asks_for_workers_of_ray_by_demand_and_can_end_without_the_attempt() -> None:
