@@ -163,10 +163,8 @@ class NodeProcess:
         from ray.exceptions import RayError  # noqa: PLC0415 - of the job's image
 
         with contextlib.suppress(RayError):
-            found = self.find(gcs)
-            return found is not None and found.node_id.hex() in {
-                node if isinstance(node, str) else node.hex() for node in gcs.get_draining_nodes()
-            }
+            found, draining = self.find(gcs), gcs.get_draining_nodes(timeout=ANSWER_SECONDS)
+            return found is not None and found.node_id.hex() in draining
         return False
 
     def end(self) -> None:
