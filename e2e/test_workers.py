@@ -222,7 +222,7 @@ def read_rounds(jobs: JobNamespace, job: str) -> list[set[str]]:
     """The hosts that ran tasks in each round that `count_words.py` has done in rank 0."""
     rank_0 = min(pod["metadata"]["name"] for pod in pods_of(jobs, job, Role.HOST))
     # The file comes with the first round.
-    read = (f"--container={CONTAINER}", "--", "sh", "-c", "cat /tmp/rounds || true")
+    read = (f"--container={CONTAINER}", "--", "sh", "-c", "if test -e /tmp/rounds; then cat /tmp/rounds; fi")
     return [set(line.split()) for line in jobs.kubectl("exec", rank_0, *read).splitlines()]
 
 
@@ -248,7 +248,7 @@ def accepted_keys(jobs: JobNamespace, job: str) -> list[tuple[bytes, ...]]:
 
 @contextmanager
 def take_questions() -> Iterator[None]:
-    """Take the questions of pods `WITHOUT_DNS`, and answer none: who asks waits in vain.
+    """Take the questions of pods `WITHOUT_DNS`, and answer none.
 
     Ray asks for hosts outside of the cluster, beside what it does.
     """

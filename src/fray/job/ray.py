@@ -5,7 +5,6 @@ The engine itself is in `ray_engine`. Nothing here imports Ray before a context 
 
 from __future__ import annotations
 
-import socket
 import sys
 import uuid
 from collections.abc import Mapping
@@ -14,8 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 from fray.errors import ContextUnavailableError, InvalidOptionError
 from fray.job.checks import check_count, check_resources
 from fray.job.context import JobContext
-from fray.job.engine_pods import ANSWER_SECONDS, describe_packages
+from fray.job.engine_pods import describe_packages
+from fray.job.ray_node import answers
 from fray.job.ray_start import start_here
+from fray.runtime.pool.transport.addresses import Address
 from fray.vocabulary import ENV_RAY_ADDRESS
 
 if TYPE_CHECKING:
@@ -62,13 +63,13 @@ def start(
         legal = "the address of Ray's head, host:port, from a machine of its network; or 'auto'"
         raise InvalidOptionError("address", repr(address), legal)
     if address is not None:
+        host, _, port = address.rpartition(":")
+        # Ray itself would ask for minutes.
+        if port.isdigit() and not answers(Address(host=host.strip("[]"), port=int(port))):
+            raise ContextUnavailableError("ray", f"no Ray answers at {address}", WHERE)
         try:
-            if ":" in address:
-                # Ray itself would ask for minutes.
-                host, _, port = address.rpartition(":")
-                socket.create_connection((host, int(port)), ANSWER_SECONDS).close()
             ray.init(address=address, namespace=namespace, **options)
-        except (OSError, ValueError) as error:
+        except ConnectionError as error:
             reason = f"no Ray answers at {address} ({error})"
             raise ContextUnavailableError("ray", reason, WHERE) from error
         return join(max_workers, namespace=namespace, stop=True)

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from fray.job.engine_pods import ANSWER_SECONDS, Unheld, holds
 from fray.job.ray_node import LOOK_SECONDS, connect, read_head_versions, write_offer
-from fray.runtime.pool.head.scaling import JobScale, ScaleLimits, keep_scale
+from fray.runtime.pool.head.scaling import FOLLOW_SECONDS, JobScale, ScaleLimits, keep_scale
 from fray.runtime.pool.machine.growth import count_missing
 from fray.runtime.pool.messages.specs import Shape
 from fray.runtime.pool.transport.addresses import Address
@@ -155,7 +155,8 @@ async def ask_for_workers(head: Address, limits: ScaleLimits, scale: JobScale) -
             unheld.tell(workload.find_unheld(limits.offered), limits.offered)
         except RayError as error:
             _log.warning("Ray's head doesn't say what work there is: %s", error)
-        await asyncio.sleep(LOOK_SECONDS)
+        # What users ask for is read no more often.
+        await asyncio.sleep(LOOK_SECONDS if limits.most is not None else FOLLOW_SECONDS)
 
 
 async def find_actor_nodes(gcs: Any) -> set[str]:

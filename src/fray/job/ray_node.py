@@ -122,6 +122,8 @@ class NodeProcess:
         self.host = host
         self.head = head
         self.name = f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
+        self._id = ""
+        """What the head calls it, once it knows it."""
         self._output: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115 - as long as the process
         drain = DRAIN_SECONDS if role == "worker" else 0
         arguments = build_start(host, self.name, resources, head=head, role=role)
@@ -150,7 +152,8 @@ class NodeProcess:
                 self._output.seek(0)
                 raise OSError(f"Ray couldn't be started:\n{self._output.read()}")
             with contextlib.suppress(OSError, RayError):  # where Ray has ended, the next look finds why
-                if self.runs and self.find(gcs := connect(self.head)) is not None:
+                if self.runs and (found := self.find(gcs := connect(self.head))) is not None:
+                    self._id = found.node_id.hex()
                     return gcs
         return None
 
@@ -163,8 +166,7 @@ class NodeProcess:
         from ray.exceptions import RayError  # noqa: PLC0415 - of the job's image
 
         with contextlib.suppress(RayError):
-            found, draining = self.find(gcs), gcs.get_draining_nodes(timeout=ANSWER_SECONDS)
-            return found is not None and found.node_id.hex() in draining
+            return self._id in gcs.get_draining_nodes(timeout=ANSWER_SECONDS)
         return False
 
     def end(self) -> None:

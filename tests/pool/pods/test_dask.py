@@ -309,18 +309,29 @@ def test_of_workers_that_users_want_no_more_one_goes_once_its_tasks_have_ended(
     assert api.scales == [2, 1, 0], "the scheduler writes none"
 
 
+def ask_for_none_at_work(
+    dask: DaskAttempt, program: str, folder: Path
+) -> tuple[subprocess.Popen[str], subprocess.Popen[str]]:
+    """Have users want the one worker no more while a task of a program runs there, which then goes on.
+
+    Returns the worker and the program.
+    """
+    dask.attempt.api.set_scale(1)
+    dask.start_scheduler(FRAY_WORKERS_MIN="0")
+    worker = dask.start_worker()
+    begun, go = folder / "begun", folder / "go"
+    running = dask.start_rank(program.format(begun=str(begun), go=str(go), patience=PATIENCE))
+    wait_until(begun.exists)
+    dask.attempt.api.set_scale_and_await(0)
+    go.touch()
+    return worker, running
+
+
 def test_a_worker_that_waits_for_a_child_runs_it_once_it_is_wanted_again(
     dask: DaskAttempt, tmp_path: Path
 ) -> None:
+    worker, program = ask_for_none_at_work(dask, NESTED, tmp_path)
     api = dask.attempt.api
-    api.set_scale(1)
-    dask.start_scheduler(FRAY_WORKERS_MIN="0")
-    worker = dask.start_worker()
-    begun, go = tmp_path / "begun", tmp_path / "go"
-    program = dask.start_rank(NESTED.format(begun=str(begun), go=str(go)))
-    wait_until(begun.exists)
-    api.set_scale_and_await(0)
-    go.touch()
     api.set_scale_and_await(1)
     assert read_line(program) == "42\n"
     api.set_scale(0)
@@ -330,15 +341,7 @@ def test_a_worker_that_waits_for_a_child_runs_it_once_it_is_wanted_again(
 def test_a_worker_whose_results_nobody_else_can_take_goes_once_they_are_not_needed(
     dask: DaskAttempt, tmp_path: Path
 ) -> None:
-    api = dask.attempt.api
-    api.set_scale(1)
-    dask.start_scheduler(FRAY_WORKERS_MIN="0")
-    worker = dask.start_worker()
-    begun, go = tmp_path / "begun", tmp_path / "go"
-    program = dask.start_rank(HOLDING.format(begun=str(begun), go=str(go), patience=PATIENCE))
-    wait_until(begun.exists)
-    api.set_scale_and_await(0)
-    go.touch()
+    worker, program = ask_for_none_at_work(dask, HOLDING, tmp_path)
     assert read_line(program) == "8\n"
     assert worker.wait(PATIENCE) == 0
 

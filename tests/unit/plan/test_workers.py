@@ -74,7 +74,7 @@ COMPLETE = {"completed": True, "ended": True}
 def test_the_next_step_leaves_workers_that_are_ready_to_the_head(
     wanted: int, jobs: list[WorkerJob], step: WorkerStep | None
 ) -> None:
-    """Whoever writes the number: a Job gives up its highest indexes, whatever their workers do."""
+    """No matter who writes the number: a Job gives up its highest indexes, whatever their workers do."""
     for bound in ({}, {"maxReplicas": 9}):
         assert decide_workers(build_frayjob(workers={"replicas": wanted, **bound}), jobs) == step
 

@@ -34,6 +34,7 @@ from fray.vocabulary import (
 )
 
 __all__ = [
+    "FOLLOW_SECONDS",
     "Following",
     "JobScale",
     "PoolWorkload",
